@@ -1,0 +1,2 @@
+//! The `rederive` command.
+fn main() {}
