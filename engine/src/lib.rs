@@ -4,6 +4,7 @@ mod admission;
 mod event;
 mod fold;
 mod ids; // reading order, not the alphabet
+mod journal;
 mod types;
 
 pub use admission::{Refusal, Rule};
@@ -13,4 +14,5 @@ pub use event::{
 };
 pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
+pub use journal::{Durability, JournalError, Ticket};
 pub use types::TypeRegistry;
