@@ -7,7 +7,7 @@ mod ids; // reading order, not the alphabet
 mod journal;
 mod types;
 
-pub use admission::{Refusal, Rule};
+pub use admission::{Refusal, Replay, Rule};
 pub use event::{
     Draft, Event, HeaderLine, Kind, LogOnly, NodeKind, SurfaceOp, equal_by_value, list_items, members,
     object_member, string_text,
@@ -16,3 +16,6 @@ pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
 pub use journal::{Durability, JournalError, Ticket};
 pub use types::TypeRegistry;
+
+/// Default of the largest admitted event, in bytes of its line: 64 MiB.
+pub const EVENT_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;

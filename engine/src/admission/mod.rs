@@ -6,8 +6,11 @@
 //!
 //! The table of rules: DESIGN.md § Admission.
 
+mod door;
 mod rule;
 
+pub(crate) use door::Door;
+pub use door::Replay;
 pub use rule::{Refusal, Rule};
 
 use crate::event::json::{array_items, as_text, member};

@@ -308,6 +308,19 @@ pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
     }
 }
 
+/// Length of the event's line in bytes, without a line feed.
+pub(crate) fn length(event: &Event) -> u64 {
+    let around = match &event.shape {
+        Shape::Order(order) => {
+            let (mut before, mut behind) = (Vec::with_capacity(96), Vec::with_capacity(64));
+            write_around(event, *order, &mut before, &mut behind);
+            before.len() + behind.len()
+        }
+        Shape::Verbatim { before, behind } => before.len() + behind.len(),
+    };
+    (around + event.data.len()) as u64
+}
+
 /// Writes what stands before the data to `before` and what stands behind it to `behind`; `false`
 /// where the order has no data.
 fn write_around(event: &Event, order: KeyOrder, before: &mut Vec<u8>, behind: &mut Vec<u8>) -> bool {
