@@ -4,6 +4,7 @@ mod admission;
 mod event;
 mod fold;
 mod ids; // reading order, not the alphabet
+mod index;
 mod journal;
 mod segment;
 mod types;
@@ -15,7 +16,9 @@ pub use event::{
 };
 pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
+pub use index::{IndexError, Owner};
 pub use journal::{Durability, JournalError, Ticket};
+pub use segment::SegmentError;
 pub use types::TypeRegistry;
 
 /// Default of the largest admitted event, in bytes of its line: 64 MiB.
