@@ -312,3 +312,237 @@ fn a_row_that_was_altered_is_named() {
     assert!(index.check().is_err());
     assert!(index.read(|tx| tx.session(key)).is_ok());
 }
+
+mod rebuilding {
+    use super::*;
+    use crate::segment::sample::Sample;
+    use crate::segment::{LEVEL_DEFAULT, Packer, SegmentInput, SegmentMeta, encode, write_segment};
+
+    /// Writes the segment of `events` of `log`, whose checkpoint is `end`, and seals it.
+    fn write(
+        home: &Home,
+        index: &Index,
+        (key, id): (SessionKey, SegmentId),
+        log: &Sample,
+        events: std::ops::Range<usize>,
+        end: &Checkpoint,
+    ) {
+        let row = index.read(|tx| tx.live_session(key)).unwrap();
+        let meta = SegmentMeta {
+            session: row.id,
+            header_line: row.header_line,
+            types: vec!["x/y".into()],
+            previous: row.last_segment,
+            base: row.base,
+        };
+        let first = Seq::new(events.start as u64);
+        let events = &log.events[events];
+        let input = SegmentInput { id, key, meta: &meta, events, end };
+        let bytes = encode(&input, &mut Packer::new(LEVEL_DEFAULT)).unwrap();
+        let folder = home.folder.path().join("segments");
+        home.disk.create_folder(&folder).unwrap();
+        write_segment(home.disk.as_ref(), &folder, id, &bytes).unwrap();
+        let path = crate::segment::segment_path(&folder, id);
+        let reader = crate::segment::SegmentReader::open(home.disk.as_ref(), &path, id).unwrap();
+        let (stored_bytes, raw_bytes) = reader.stored_and_raw_bytes();
+        let segment = SegmentRow { id, count: events.len() as u64, raw_bytes, stored_bytes };
+        let references = reader.references().unwrap();
+        let seal = Seal { key, first, segment, references: &references, end, types: &meta.types };
+        index.write(|tx| tx.seal(&seal)).unwrap();
+    }
+
+    #[test]
+    fn the_segments_give_back_the_index() {
+        let home = Home::new();
+        let index = home.open();
+        let mut log = Sample::rich(1, 10);
+        let (early, cut) = (log.fold().checkpoint(), log.events.len());
+        for step in 11..20 {
+            log.step(step, 2, 50, 50);
+        }
+        let (end, all) = (log.fold().checkpoint(), log.events.len());
+        let parent = create(&index, "parent", None);
+        let numbers = index.reserve_segments(64).unwrap().value();
+        let id = |n| SegmentId(numbers + n);
+        write(&home, &index, (parent, id(0)), &log, 0..cut, &early);
+        write(&home, &index, (parent, id(1)), &log, cut..all, &end);
+        let child = create(&index, "child", Some(Base { key: parent, cut: Seq::new(cut as u64) }));
+        write(&home, &index, (child, id(2)), &log, cut..all, &end);
+        // A merge whose old files were not swept yet.
+        write(&home, &index, (parent, id(3)), &log, 0..all, &end);
+        create(&index, "empty", None);
+
+        let rows = |index: &Index| {
+            let mut rows = Vec::new();
+            index.read(|tx| tx.all_sessions(|key, row| rows.push((key, row)))).unwrap();
+            rows.retain(|(_, row)| row.id != "empty");
+            rows
+        };
+        let folder = home.folder.path().join("segments");
+        let fresh = home.folder.path().join("fresh.redb");
+        let (rebuilt, report) =
+            Index::rebuild(&home.disk, &fresh, &folder, &options(), SessionKey(9)).unwrap();
+        assert_eq!(rows(&rebuilt), rows(&index));
+        for key in [parent, child] {
+            assert_eq!(seen(&rebuilt, key), seen(&index, key));
+        }
+        assert_eq!(rebuilt.read(|tx| tx.referenced()).unwrap(), index.read(|tx| tx.referenced()).unwrap());
+        assert_eq!((report.sessions, report.segments, report.left_over), (2, 2, vec![id(0), id(1)]));
+        assert!(report.damaged.is_empty() && report.gaps.is_empty() && report.others.is_empty());
+        assert_eq!(create(&rebuilt, "new", None), SessionKey(9));
+        assert_eq!(rebuilt.reserve_segments(1).unwrap(), id(4));
+
+        // Without the merged file the older two serve again; without the first there is a gap.
+        let drop_file = |n| std::fs::remove_file(crate::segment::segment_path(&folder, id(n))).unwrap();
+        drop_file(3);
+        let again = |name: &str| {
+            let path = home.folder.path().join(name);
+            Index::rebuild(&home.disk, &path, &folder, &options(), SessionKey(1)).unwrap()
+        };
+        let (rebuilt, report) = again("second.redb");
+        assert_eq!(
+            seen(&rebuilt, parent),
+            [(id(0).value(), 0, cut as u64), (id(1).value(), cut as u64, all as u64)]
+        );
+        assert!(report.gaps.is_empty());
+        std::fs::write(crate::segment::segment_path(&folder, id(0)), b"RDRVSEG\0").unwrap();
+        let (_, report) = again("third.redb");
+        assert_eq!((report.damaged.len(), report.gaps), (1, vec![(parent, Seq::FIRST)]));
+    }
+}
+
+/// The operating system's files, as a disk that redb cannot open by itself.
+#[derive(Debug)]
+struct Foreign;
+
+impl Disk for Foreign {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<Arc<dyn DiskFile>> {
+        OsDisk.open(path, mode)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        OsDisk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        OsDisk.remove(path)
+    }
+    fn create_folder(&self, path: &Path) -> std::io::Result<()> {
+        OsDisk.create_folder(path)
+    }
+    fn remove_folder(&self, path: &Path) -> std::io::Result<()> {
+        OsDisk.remove_folder(path)
+    }
+    fn sync_folder(&self, path: &Path) -> std::io::Result<()> {
+        OsDisk.sync_folder(path)
+    }
+    fn list(&self, path: &Path) -> std::io::Result<Vec<rederive_disk::Entry>> {
+        OsDisk.list(path)
+    }
+    fn exists(&self, path: &Path) -> std::io::Result<bool> {
+        OsDisk.exists(path)
+    }
+    fn set_read_only(&self, path: &Path) -> std::io::Result<()> {
+        OsDisk.set_read_only(path)
+    }
+    fn is_os(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_disk_that_is_not_the_operating_systems_gives_the_same_index() {
+    let home = Home { folder: tempfile::tempdir().unwrap(), disk: Arc::new(Foreign) };
+    let (first, second) = (home.open(), home.open());
+    std::thread::scope(|scope| {
+        for (index, name) in [(&first, "a"), (&second, "b")] {
+            scope.spawn(move || {
+                for n in 0..20 {
+                    let header = header(&format!("{name}{n}"), 5);
+                    let new = NewSession { header: &header, types: &[], base: None, owner: None };
+                    // The timeout is short, and the other thread is greedy.
+                    while index.write(|tx| tx.create_session(&new)).is_err() {}
+                    index.read(|tx| tx.page(None, 100)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(first.read(|tx| tx.page(None, 100)).unwrap().sessions.len(), 40);
+    assert_eq!(first.scrub().unwrap(), Scrub::Shared);
+    drop(second);
+    assert_eq!(first.scrub().unwrap(), Scrub::Done);
+    first.check().unwrap();
+    drop(first);
+    let checked = Index::open(&home.disk, &home.path(), &IndexOptions { checked: true, ..options() });
+    assert_eq!(checked.unwrap().read(|tx| tx.page(None, 100)).unwrap().sessions.len(), 40);
+}
+
+/// Asked for by name in the process that the test below kills.
+const VICTIM: &str = "REDERIVE_TEST_INDEX_VICTIM";
+
+#[test]
+fn a_killed_writer_leaves_an_index_that_opens_and_keeps_what_was_committed() {
+    use std::io::BufRead;
+    if let Ok(path) = std::env::var(VICTIM) {
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let index = Index::create(&disk, Path::new(&path), &options()).unwrap();
+        for n in 0.. {
+            println!("committed {}", create(&index, &format!("{}-{n}", std::process::id()), None));
+        }
+    }
+    let home = Home::new();
+    let mut committed = 0;
+    for round in 0..6_u32 {
+        let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["a_killed_writer_leaves", "--nocapture", "--test-threads=1"])
+            .env(VICTIM, home.path())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = std::io::BufReader::new(victim.stdout.take().unwrap()).lines();
+        let mut seen = 0;
+        while seen < 5 + round * 3 {
+            seen += u32::from(lines.next().unwrap().unwrap().contains("committed "));
+        }
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        committed +=
+            seen + lines.map_while(Result::ok).filter(|line| line.contains("committed ")).count() as u32;
+        let checked = round % 2 == 1;
+        let index = Index::open(&home.disk, &home.path(), &IndexOptions { checked, ..options() }).unwrap();
+        let mut found = 0;
+        index.read(|tx| tx.all_sessions(|_, _| found += 1)).unwrap();
+        assert!(found >= committed, "round {round}: {found} of {committed}");
+        // What was committed and not said stays as well.
+        committed = found;
+        index.check().unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_file_gives_the_right_rows_or_an_error() {
+    let home = Home::new();
+    let index = home.open();
+    let key = create(&index, "a", None);
+    seal(&index, key, 1, 0, 10, &[[1; 32]]);
+    let row = index.read(|tx| tx.live_session(key)).unwrap();
+    drop(index);
+    let sound = std::fs::read(home.path()).unwrap();
+    let checked = IndexOptions { checked: true, ..options() };
+    let mut errors = 0;
+    // Every page, and every byte of its head in some; the long version walks all positions.
+    for at in (0..sound.len()).step_by(509) {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x41;
+        std::fs::write(home.path(), &bytes).unwrap();
+        let found = Index::open(&home.disk, &home.path(), &checked).and_then(|index| {
+            let found = index.read(|tx| tx.live_session(key))?;
+            index.read(|tx| tx.check_rows())?;
+            Ok(found)
+        });
+        match found {
+            Ok(found) => assert_eq!(found, row, "byte {at}"),
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(errors > 0);
+}
