@@ -546,3 +546,83 @@ fn a_damaged_file_gives_the_right_rows_or_an_error() {
     }
     assert!(errors > 0);
 }
+
+/// `cargo test --release -p rederive-engine --lib measure -- --ignored --nocapture --test-threads=1`
+#[test]
+#[ignore = "measures, and says little without --release"]
+fn measure_an_index_of_100_000_sessions() {
+    use std::time::Instant;
+    let home = Home::new();
+    let index = home.open();
+    let mut id = 0;
+    for round in 0..100 {
+        let headers: Vec<HeaderLine> = (0..1000)
+            .map(|n| header(&format!("session-{round}-{n}-0123456789abcdef"), round * 1000 + n))
+            .collect();
+        index
+            .write(|tx| {
+                for header in &headers {
+                    let key =
+                        tx.create_session(&NewSession { header, types: &[], base: None, owner: None })?;
+                    id += 1;
+                    let segment = SegmentRow { id: SegmentId(id), count: 50, raw_bytes: 9, stored_bytes: 9 };
+                    let end = end(50, id * 13 % 99_991);
+                    tx.seal(&Seal {
+                        key,
+                        first: Seq::FIRST,
+                        segment,
+                        references: &[],
+                        end: &end,
+                        types: &[],
+                    })?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    println!("100,000 sessions: {} bytes", std::fs::metadata(home.path()).unwrap().len());
+    let mut took: Vec<Duration> = (0..200)
+        .map(|n| {
+            let start = Instant::now();
+            seal(&index, SessionKey(1 + n * 400), 1_000_000 + n, 50, 10, &[]);
+            start.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    println!("commit of one seal: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
+    drop(index);
+    for checked in [false, true] {
+        let start = Instant::now();
+        let index = Index::open(&home.disk, &home.path(), &IndexOptions { checked, ..options() }).unwrap();
+        let opened = start.elapsed();
+        let page = index.read(|tx| tx.page(None, 50)).unwrap();
+        let first = start.elapsed() - opened;
+        let start = Instant::now();
+        index.read(|tx| tx.page(page.next, 50)).unwrap();
+        println!(
+            "open (checked: {checked}) {opened:?}, 50 sessions {first:?}, 50 more {:?}",
+            start.elapsed()
+        );
+        let start = Instant::now();
+        index.check().unwrap();
+        println!("check of all pages and rows {:?}", start.elapsed());
+        assert_eq!(page.sessions.len(), 50);
+    }
+    let index = home.open();
+    let start = Instant::now();
+    assert_eq!(index.scrub().unwrap(), Scrub::Done);
+    println!("scrub {:?}, {} bytes", start.elapsed(), std::fs::metadata(home.path()).unwrap().len());
+
+    // What a small index costs.
+    let home = Home::new();
+    let index = home.open();
+    let mut took: Vec<Duration> = (0..200)
+        .map(|n| {
+            let start = Instant::now();
+            create(&index, &format!("s{n}"), None);
+            start.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    println!("small index, commit: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
+}
