@@ -25,7 +25,12 @@ pub(crate) struct Door<'a> {
 
 impl Door<'_> {
     /// Lets the event of `line` in: on `Ok`, `fold` has taken it.
-    pub(crate) fn enter_line(&self, line: &Bytes, fold: &mut Fold, undo: &mut BatchUndo) -> Result<Event, Refusal> {
+    pub(crate) fn enter_line(
+        &self,
+        line: &Bytes,
+        fold: &mut Fold,
+        undo: &mut BatchUndo,
+    ) -> Result<Event, Refusal> {
         self.check_size(line.len() as u64, fold.next_seq())?;
         let event = line::read(line, fold.next_seq(), self.form, self.now_ms)?;
         admit(&event, fold, self.types, self.origin)?;
@@ -35,7 +40,12 @@ impl Door<'_> {
     }
 
     /// Lets `draft` in: on `Ok`, `fold` has taken it.
-    pub(crate) fn enter_draft(&self, draft: &Draft, fold: &mut Fold, undo: &mut BatchUndo) -> Result<Event, Refusal> {
+    pub(crate) fn enter_draft(
+        &self,
+        draft: &Draft,
+        fold: &mut Fold,
+        undo: &mut BatchUndo,
+    ) -> Result<Event, Refusal> {
         self.check_size(draft.data.len() as u64, fold.next_seq())?;
         let event = line::from_draft(draft, fold.next_seq(), self.now_ms)?;
         let line_bytes = line::length(&event);

@@ -60,7 +60,12 @@ fn every_valid_vector_is_admitted_whole() {
         assert!(refusal.is_none(), "{}: {}", path.display(), refusal.unwrap());
         let expected = expected(&path);
         assert_eq!(surface(&replay), expected["surface"], "{}", path.display());
-        assert_eq!(replay.fold().surface().generation().value(), expected["generation"], "{}", path.display());
+        assert_eq!(
+            replay.fold().surface().generation().value(),
+            expected["generation"],
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -75,6 +80,11 @@ fn every_refused_vector_is_refused_at_its_last_line_under_its_rule() {
         assert_eq!(refusal.rule().name(), expected["rule"], "{}: {refusal}", path.display());
         assert_eq!(refusal.seq().value(), expected["seq"], "{}: {refusal}", path.display());
         assert_eq!(surface(&replay), expected["surface"], "{}", path.display());
-        assert_eq!(replay.fold().surface().generation().value(), expected["generation"], "{}", path.display());
+        assert_eq!(
+            replay.fold().surface().generation().value(),
+            expected["generation"],
+            "{}",
+            path.display()
+        );
     }
 }
