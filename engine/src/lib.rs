@@ -5,6 +5,7 @@ mod event;
 mod fold;
 mod ids; // reading order, not the alphabet
 mod journal;
+mod segment;
 mod types;
 
 pub use admission::{Refusal, Replay, Rule};
