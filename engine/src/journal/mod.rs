@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rederive_disk::{Disk, DiskFile, OpenMode};
+use rederive_disk::{Disk, DiskFile, OpenMode, read_exact_at};
 
 use commit::{Commit, Committer};
 use error::io_error;
@@ -124,8 +124,8 @@ impl JournalSet {
     ///
     /// # Cost
     ///
-    /// Reads both files of the slot; one header and one sync for each file, and the file's first
-    /// 256 KiB where it is new.
+    /// Reads both files of the slot and writes again what lives in them; one header and one sync
+    /// for each file, and the file's first 256 KiB where it is new.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl JournalSet {
         pid: u32,
     ) -> Result<(Self, Recovered), JournalError> {
         assert!(pid != 0, "no process has the number zero");
-        make_folder(disk.as_ref(), folder)?;
+        disk.create_folder(folder).map_err(io_error("create", folder))?;
         let (slot, lock) = take_slot(disk.as_ref(), folder)?;
         let mut found = read_slot(&disk, folder, slot)?;
         let recovered = Recovered::take_from(&mut found);
@@ -287,17 +287,6 @@ impl Drop for JournalSet {
     }
 }
 
-fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
-    if disk.exists(folder).map_err(io_error("look for", folder))? {
-        return Ok(());
-    }
-    disk.create_folder(folder).map_err(io_error("create", folder))?;
-    match folder.parent() {
-        Some(parent) => disk.sync_folder(parent).map_err(io_error("sync", parent)),
-        None => Ok(()),
-    }
-}
-
 fn take_slot(disk: &dyn Disk, folder: &Path) -> Result<(u32, Arc<dyn DiskFile>), JournalError> {
     for slot in 0..SLOTS_MAX {
         let path = lock_path(folder, slot);
@@ -325,6 +314,12 @@ impl Writer {
                         |source| JournalError::Write { path: path.clone(), bytes: tail.bytes, source },
                     )?;
                 self.commit.counters.written(written);
+            }
+            if FRAMES_START < scan.end {
+                // A sync of the last owner may have failed and left what is read here in memory
+                // alone, where no later sync writes it: so it is written again.
+                rewrite(&path, file.as_ref(), FRAMES_START, scan.end)?;
+                self.commit.counters.written(scan.end - FRAMES_START);
             }
             self.commit.open(side, &path, &file);
             let (header, block, end) = (scan.header, scan.block, scan.end);
@@ -374,6 +369,10 @@ impl Writer {
             return Ok(());
         }
         let other = self.active.other();
+        // Or a later frame of a session could survive in one file, and an earlier one be lost with
+        // the other.
+        let [a, b] = self.commit.written();
+        self.commit.wait(if self.active == Side::A { a } else { b })?;
         match self.files.get(other) {
             None => self.create(other)?,
             Some(file) if file.sessions.is_empty() => self.reset(other, self.pid)?,
@@ -410,10 +409,14 @@ impl Writer {
         self.commit.counters.written(CAPACITY_FIRST);
         self.commit.open(side, &path, &file);
         self.commit.sync(side)?;
-        self.disk.sync_folder(&self.folder).map_err(|source| {
-            self.commit.poison(&self.folder);
-            JournalError::Sync { path: self.folder.clone(), source }
-        })?;
+        // The file's name, and that of the folder, which may be as young.
+        let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        for folder in [Some(self.folder.as_path()), parent].into_iter().flatten() {
+            self.disk.sync_folder(folder).map_err(|source| {
+                self.commit.poison(folder);
+                JournalError::Sync { path: folder.to_owned(), source }
+            })?;
+        }
         let counter = next_counter(self.counter, &path)?;
         let header = Header {
             slot: self.slot,
@@ -496,6 +499,23 @@ fn write_zeroes(path: &Path, file: &dyn DiskFile, from: u64, to: u64) -> Result<
         file.write_at(chunk, at).map_err(|source| JournalError::Write {
             path: path.to_owned(),
             bytes: to - from,
+            source,
+        })?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Writes the bytes that are there in their own place.
+fn rewrite(path: &Path, file: &dyn DiskFile, from: u64, to: u64) -> Result<(), JournalError> {
+    let mut chunk = vec![0; ZEROES.len()];
+    let mut at = from;
+    while at < to {
+        chunk.truncate((to - at).min(ZEROES.len() as u64) as usize);
+        read_exact_at(file, &mut chunk, at).map_err(io_error("read", path))?;
+        file.write_at(&chunk, at).map_err(|source| JournalError::Write {
+            path: path.to_owned(),
+            bytes: chunk.len() as u64,
             source,
         })?;
         at += chunk.len() as u64;
