@@ -468,8 +468,8 @@ impl DiskFile for SimFile {
         let content = &world.inode(self.inode)?.content;
         let rest = content.get(offset.min(content.len() as u64) as usize..).unwrap_or_default();
         let got = rest.len().min(buffer.len());
-        for (to, from) in buffer.iter_mut().zip(rest) {
-            *to = *from;
+        if let (Some(to), Some(from)) = (buffer.get_mut(..got), rest.get(..got)) {
+            to.copy_from_slice(from);
         }
         Ok(got)
     }

@@ -40,7 +40,7 @@ use format::{
     FRAME_HEADER_LEN, FRAMES_START, Header, PAYLOAD_BYTES_MAX, Pair, Salt, Side, encode_frame, frame_len,
     journal_path, lock_path,
 };
-use scan::{Block, erase};
+use scan::{Block, ZEROES, erase};
 use slots::{FoundFile, counter_of, read_slot, write_header};
 
 pub use commit::{Durability, Ticket};
@@ -58,7 +58,6 @@ pub(crate) type SaltSource = Box<dyn FnMut() -> u64 + Send>;
 const CAPACITY_FIRST: u64 = 256 * 1024;
 /// A file doubles until it grows by this much at once.
 const GROWTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
-const ZEROES: &[u8] = &[0; 64 * 1024];
 
 /// How a journal uses its files.
 #[derive(Clone, Copy, Debug)]
