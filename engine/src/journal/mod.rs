@@ -119,7 +119,8 @@ impl JournalSet {
     /// Takes the lowest free slot of `folder`, and hands back what its last owner left in it.
     ///
     /// The frames that are handed back stay where they are until they are released. What was
-    /// dropped is overwritten with zeroes first, so that it can never read as a frame again.
+    /// dropped is overwritten with zeroes, and cannot read as a frame again in any case: its salt
+    /// would have to follow that of this owner's frames.
     ///
     /// # Cost
     ///
@@ -325,7 +326,7 @@ impl Writer {
             *self.files.get_mut(side) = Some(JournalFile { path, file, header, block, end, sessions });
             // One sync for the zeroes, for what the last owner left unsynced, and for the name.
             self.put_header(side, |header| header)?;
-            self.commit.begin(side, header.salt.generation(), end);
+            self.commit.begin(side, header.salt.counter(), end);
             self.active = side; // the younger one comes last
         }
         if self.files.get(self.active).is_none() {
@@ -346,7 +347,8 @@ impl Writer {
         let synced_to = self.commit.synced_to(side)?;
 
         let file = opened(self.files.get_mut(side));
-        encode_frame(&mut self.buffer, frame, file.header.salt, synced_to, file.end);
+        let salt = file.header.salt.under(file.header.counter);
+        encode_frame(&mut self.buffer, frame, salt, synced_to, file.end);
         let bytes = self.buffer.len() as u64;
         if let Err(source) = file.file.write_at(&self.buffer, file.end) {
             // Half a frame is no frame; without its header it can never be taken for a whole one.
@@ -356,7 +358,7 @@ impl Writer {
         }
         file.end += bytes;
         note_session(&mut file.sessions, frame.session_key, frame.first_seq + u64::from(frame.events));
-        let end = FrameEnd { side, generation: file.header.salt.generation(), offset: file.end };
+        let end = FrameEnd { side, generation: file.header.salt.counter(), offset: file.end };
         self.commit.wrote(side, end.offset);
         self.commit.counters.frame(bytes);
         Ok(end)
@@ -442,7 +444,7 @@ impl Writer {
         let file = opened(self.files.get_mut(side));
         assert!(file.sessions.is_empty(), "only a free file is reused");
         file.end = FRAMES_START;
-        self.commit.begin(side, file.header.salt.generation(), FRAMES_START);
+        self.commit.begin(side, file.header.salt.counter(), FRAMES_START);
         Ok(())
     }
 

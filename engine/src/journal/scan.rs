@@ -134,9 +134,10 @@ pub(super) fn scan(
     if file_len < header.capacity {
         return Err(damaged(file_len, None));
     }
-    // A frame younger than the header that was found: the header that it belongs to is gone.
+    // A frame of a later use than the header that was found: the header of that use is gone.
     if let Some((frame, _)) = read_frame(file, FRAMES_START, file_len, None).map_err(read_error)?
-        && header.counter < frame.salt.generation()
+        && !frame.salt.follows(header.salt)
+        && header.counter < frame.salt.counter()
     {
         return Err(damaged(block.other().offset(), Some(FRAMES_START)));
     }
@@ -144,9 +145,8 @@ pub(super) fn scan(
     if header.pid == 0 {
         return Ok(Some(scan)); // closed: nothing was written since
     }
-    while let Some((frame, payload)) =
-        read_frame(file, scan.end, file_len, Some(header.salt)).map_err(read_error)?
-    {
+    let mut salt = header.salt;
+    while let Some((frame, payload)) = read_frame(file, scan.end, file_len, Some(salt)).map_err(read_error)? {
         scan.frames.push(RecoveredFrame {
             path: path.to_owned(),
             offset: scan.end,
@@ -156,8 +156,9 @@ pub(super) fn scan(
             payload,
         });
         scan.end = frame.claimed_end(scan.end);
+        salt = frame.salt;
     }
-    match look_beyond(file, header.salt, scan.end, file_len).map_err(read_error)? {
+    match look_beyond(file, salt, scan.end, file_len).map_err(read_error)? {
         Beyond::Acknowledged { next_valid } => return Err(damaged(scan.end, next_valid)),
         Beyond::Unacknowledged { end } if scan.end < end => {
             scan.dropped =
@@ -177,7 +178,6 @@ enum Beyond {
 }
 
 fn look_beyond(file: &dyn DiskFile, salt: Salt, bad: u64, file_len: u64) -> io::Result<Beyond> {
-    let salt_bytes = salt.to_bytes();
     let mut end = bad;
     let mut verified = 0;
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -188,7 +188,7 @@ fn look_beyond(file: &dyn DiskFile, salt: Salt, bad: u64, file_len: u64) -> io::
         let (words, _) = if is_zero(bytes) { Default::default() } else { bytes.as_chunks::<8>() };
         for (word, offset) in words.iter().zip((at..).step_by(FRAME_ALIGN as usize)) {
             // The salt stands eight bytes into a frame.
-            if *word != salt_bytes || offset < bad + FRAME_ALIGN {
+            if !Salt::from_bytes(*word).follows(salt) || offset < bad + FRAME_ALIGN {
                 continue;
             }
             let start = offset - FRAME_ALIGN;

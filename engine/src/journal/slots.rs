@@ -144,7 +144,7 @@ pub(super) fn read_slot(
         let scan = scan(file.as_ref(), &path, slot, side)?;
         found.push(FoundFile { side, path, file, scan });
     }
-    found.sort_by_key(|file| file.scan.as_ref().map(|scan| scan.header.salt.generation()));
+    found.sort_by_key(|file| file.scan.as_ref().map(|scan| scan.header.salt.counter()));
     Ok(found)
 }
 

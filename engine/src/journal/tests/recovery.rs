@@ -150,6 +150,11 @@ fn unsynced_frames_behind_a_torn_one_are_dropped_with_it_for_good() {
     let (_, recovered) = acquire(&torn);
     assert_eq!(seqs(&recovered), [0, 1]);
     assert_eq!(recovered.frames[1].payload, b"again!");
+    // Not even where the zeroes that were written over them never reached the disk.
+    let before = disk.files()[&file("0-a.jnl")].clone();
+    let (from, to) = (bad.offset as usize, bad.offset as usize + 3 * 64);
+    let back = changed(&torn, "0-a.jnl", |bytes| bytes[from..to].copy_from_slice(&before[from..to]));
+    assert_eq!(content(&acquire(&back).1), content(&recovered));
 }
 
 #[test]
