@@ -61,6 +61,8 @@ pub enum Fault {
     Io,
     /// A part of the bytes lands, then the disk fails; like [`Fault::Io`] for what is no write.
     ShortWrite,
+    /// The operation is done in full, and says that it failed.
+    Late,
 }
 
 impl Fault {
@@ -69,10 +71,15 @@ impl Fault {
         error.get_ref()?.downcast_ref::<Self>().copied()
     }
 
+    /// Whether the operation takes effect (and, without power, may be durable or not).
+    fn takes_effect(outcome: Result<(), Self>) -> bool {
+        matches!(outcome, Ok(()) | Err(Self::PowerLost | Self::Late))
+    }
+
     fn error(self) -> io::Error {
         let kind = match self {
             Self::NoSpace => io::ErrorKind::StorageFull,
-            Self::PowerLost | Self::Io | Self::ShortWrite => io::ErrorKind::Other,
+            Self::PowerLost | Self::Io | Self::ShortWrite | Self::Late => io::ErrorKind::Other,
         };
         io::Error::new(kind, self)
     }
@@ -85,6 +92,7 @@ impl std::fmt::Display for Fault {
             Self::NoSpace => "simulated full disk",
             Self::Io => "simulated failure of the disk",
             Self::ShortWrite => "simulated short write",
+            Self::Late => "simulated failure after the operation was done",
         })
     }
 }
@@ -332,7 +340,7 @@ impl Disk for SimDisk {
             (None, OpenMode::Create | OpenMode::CreateNew) => {
                 world.check_parent(path)?;
                 let outcome = world.begin(Operation::Room);
-                if !matches!(outcome, Ok(()) | Err(Fault::PowerLost)) {
+                if !Fault::takes_effect(outcome) {
                     return Err(Fault::error(outcome.err().unwrap_or(Fault::Io)));
                 }
                 let id = world.new_id();
@@ -409,7 +417,10 @@ impl Disk for SimDisk {
         if world.names.get(path) != Some(&Node::Folder) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        world.begin(Operation::Sync).map_err(Fault::error)?;
+        let outcome = world.begin(Operation::Sync);
+        if !matches!(outcome, Ok(()) | Err(Fault::Late)) {
+            return outcome.map_err(Fault::error);
+        }
         for change in std::mem::take(&mut world.renaming) {
             if change.folder() == Some(path) {
                 change.apply(&mut world.durable_names);
@@ -417,7 +428,7 @@ impl Disk for SimDisk {
                 world.renaming.push(change);
             }
         }
-        Ok(())
+        outcome.map_err(Fault::error)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
@@ -480,7 +491,7 @@ impl DiskFile for SimFile {
         self.check_writable()?;
         let outcome = world.begin(Operation::Write);
         let landing = match outcome {
-            Ok(()) | Err(Fault::PowerLost) => bytes.len(),
+            Ok(()) | Err(Fault::PowerLost | Fault::Late) => bytes.len(),
             Err(Fault::ShortWrite) => world.random.below(bytes.len() as u64) as usize,
             Err(Fault::NoSpace | Fault::Io) => 0,
         };
@@ -504,7 +515,7 @@ impl DiskFile for SimFile {
         let mut random = world.random;
         let inode = world.inode(self.inode)?;
         let unsynced = std::mem::take(&mut inode.unsynced);
-        if outcome.is_ok() {
+        if Fault::takes_effect(outcome) {
             for change in &unsynced {
                 change.apply(&mut inode.durable);
             }
@@ -526,7 +537,7 @@ impl DiskFile for SimFile {
         world.check_power()?;
         self.check_writable()?;
         let outcome = world.begin(Operation::Room);
-        if matches!(outcome, Ok(()) | Err(Fault::PowerLost)) {
+        if Fault::takes_effect(outcome) {
             let inode = world.inode(self.inode)?;
             inode.content.resize(bytes as usize, 0);
             inode.unsynced.push(Change::Length(bytes));
@@ -627,7 +638,7 @@ impl World {
 
     fn change_name_counted(&mut self, operation: Operation, change: NameChange) -> io::Result<()> {
         let outcome = self.begin(operation);
-        if matches!(outcome, Ok(()) | Err(Fault::PowerLost)) {
+        if Fault::takes_effect(outcome) {
             self.change_name(change);
         }
         outcome.map_err(Fault::error)

@@ -180,7 +180,8 @@ impl JournalSet {
     /// # Cost
     ///
     /// One copy and one write on the calling thread. Now and then, zeroes written ahead with two
-    /// syncs (a file that grows), or a header with one (a file that is reused).
+    /// syncs (a file that grows), or a header with one and a sync of the file that is left (a file
+    /// that is reused).
     ///
     /// # Errors
     ///
@@ -351,10 +352,14 @@ impl Writer {
         encode_frame(&mut self.buffer, frame, salt, synced_to, file.end);
         let bytes = self.buffer.len() as u64;
         if let Err(source) = file.file.write_at(&self.buffer, file.end) {
-            // Half a frame is no frame; without its header it can never be taken for a whole one.
-            // The next frame overwrites it, so a second failure changes nothing.
-            let _ = file.file.write_at(&[0; FRAME_HEADER_LEN], file.end);
-            return Err(JournalError::Write { path: file.path.clone(), bytes, source });
+            // What was refused must not turn up after a crash: without its header, nothing of it can
+            // be taken for a frame. Where that cannot be written either, the next frame overwrites
+            // it.
+            let path = file.path.clone();
+            if file.file.write_at(&[0; FRAME_HEADER_LEN], file.end).is_ok() {
+                self.commit.sync(side)?;
+            }
+            return Err(JournalError::Write { path, bytes, source });
         }
         file.end += bytes;
         note_session(&mut file.sessions, frame.session_key, frame.first_seq + u64::from(frame.events));

@@ -142,6 +142,9 @@ fn poll(ticket: &mut Ticket, waker: &Waker) -> Poll<Result<(), JournalError>> {
     pin!(ticket).poll(&mut Context::from_waker(waker))
 }
 
+const fn is_send_and_unpin<T: Send + Unpin>() {}
+const _: () = is_send_and_unpin::<Ticket>();
+
 #[test]
 fn all_who_arrive_during_a_sync_share_the_next_one() {
     let disk = GateDisk::new(store(1));

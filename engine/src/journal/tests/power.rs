@@ -102,7 +102,9 @@ fn run(disk: &SimDisk, seed: u64, goes_on: bool, history: History) -> Result<His
         let outcome = match random.below(16) {
             0..8 => {
                 let first_seq = history.next(session);
-                let payload = vec![nth as u8; 1 + random.below(2500) as usize];
+                // Now and then one that makes its file grow.
+                let bytes = if random.below(24) == 0 { 300_000 } else { random.below(2500) };
+                let payload = vec![nth as u8; 1 + bytes as usize];
                 let synced = random.below(2) == 0;
                 let frame = FrameWrite { session_key: session, first_seq, events: 1, payload: &payload };
                 let appended = journal.append(frame);
@@ -214,9 +216,9 @@ fn an_error_at_any_operation_loses_and_doubles_nothing() {
         let whole = store(seed);
         let before = whole.operations();
         assert!(run(&whole, seed, true, History::default()).is_ok(), "seed {seed}: the workload itself");
-        for (at, fault) in (before..whole.operations())
-            .flat_map(|at| [Fault::NoSpace, Fault::Io, Fault::ShortWrite].map(|fault| (at, fault)))
-        {
+        for (at, fault) in (before..whole.operations()).flat_map(|at| {
+            [Fault::NoSpace, Fault::Io, Fault::ShortWrite, Fault::Late].map(|fault| (at, fault))
+        }) {
             let context = format!("seed {seed}, {fault:?} at {at}");
             let disk = store(seed.wrapping_mul(7919) ^ at).fail_at(at, fault, Repeat::Once, Target::Any);
             let Ok(mut history) = run(&disk, seed, true, History::default()) else {
@@ -232,4 +234,38 @@ fn an_error_at_any_operation_loses_and_doubles_nothing() {
     }
     assert!(100 < errors, "{errors} errors");
     println!("{errors} errors");
+}
+
+#[test]
+fn a_cut_while_a_file_grows_is_no_damage() {
+    for seed in 0..40 {
+        for cut in 0.. {
+            let disk = store(seed);
+            let (journal, _) = acquire(&disk);
+            append_synced(&journal, 1, 0, b"before");
+            let disk = disk.clone().cut_at(disk.operations() + cut);
+            let frame = FrameWrite { session_key: 1, first_seq: 1, events: 1, payload: &vec![1; 300_000] };
+            let appended = journal.append(frame);
+            let synced = appended.and_then(|end| journal.ticket(end, Durability::Synced).wait()).is_ok();
+            let (_, recovered) = acquire(&disk.after_power_loss());
+            assert!(seqs(&recovered).starts_with(&[0]), "seed {seed}, cut {cut}");
+            if synced {
+                assert_eq!(seqs(&recovered), [0, 1], "seed {seed}, cut {cut}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_frame_whose_write_was_said_to_fail_never_turns_up() {
+    for seed in 0..20 {
+        let disk = store(seed);
+        let (journal, _) = acquire(&disk);
+        append_synced(&journal, 1, 0, b"before");
+        let disk = disk.clone().fail_at(disk.operations(), Fault::Late, Repeat::Once, Target::Any);
+        let frame = FrameWrite { session_key: 1, first_seq: 1, events: 1, payload: b"written all the same" };
+        assert!(matches!(journal.append(frame), Err(JournalError::Write { .. })));
+        assert_eq!(seqs(&acquire(&disk.after_power_loss()).1), [0], "seed {seed}");
+    }
 }

@@ -60,7 +60,7 @@ fn a_large_frame_finds_room_and_an_oversized_one_is_refused() {
 
 #[test]
 fn a_failed_write_changes_nothing_and_the_next_one_goes_on() {
-    let faults = [Fault::NoSpace, Fault::Io, Fault::ShortWrite];
+    let faults = [Fault::NoSpace, Fault::Io, Fault::ShortWrite, Fault::Late];
     for (fault, payload) in faults.into_iter().flat_map(|fault| [(fault, 100), (fault, 900_000)]) {
         // A frame that fits, and one that grows the file: every operation on the way fails once.
         let mut n = 0;
