@@ -37,8 +37,8 @@ use rederive_disk::{Disk, DiskFile, OpenMode, read_exact_at};
 use commit::{Commit, Committer};
 use error::io_error;
 use format::{
-    FRAME_HEADER_LEN, FRAMES_START, Header, PAYLOAD_BYTES_MAX, Pair, Salt, Side, encode_frame, frame_len,
-    journal_path, lock_path,
+    BLOCK_LEN, FRAME_HEADER_LEN, FRAMES_START, Header, PAYLOAD_BYTES_MAX, Pair, Salt, Side, encode_frame,
+    frame_len, journal_path, lock_path,
 };
 use scan::{Block, ZEROES, erase};
 use slots::{FoundFile, counter_of, read_slot, write_header};
@@ -186,7 +186,8 @@ impl JournalSet {
     /// # Errors
     ///
     /// - [`JournalError::Write`]: disk full or broken; the frame is not in the journal, and
-    ///   another append may be tried.
+    ///   another append may be tried. (Where a header was half written and cannot be taken back
+    ///   either, the journal is poisoned.)
     /// - [`JournalError::TooLarge`]: over 1 GiB.
     /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or while room
     ///   was made; nothing is written any more.
@@ -460,8 +461,16 @@ impl Writer {
         let counter = next_counter(self.counter, &file.path)?;
         let header = change(Header { counter, pid: self.pid, ..file.header });
         let block = file.block.other();
-        write_header(&file.path, file.file.as_ref(), header, block)?;
-        self.commit.counters.written(format::BLOCK_LEN as u64);
+        if let Err(error) = write_header(&file.path, file.file.as_ref(), header, block) {
+            // It may be there all the same, and would then outrank the header in force.
+            if file.file.write_at(&vec![0; BLOCK_LEN], block.offset()).is_err() {
+                self.commit.poison(&file.path);
+                return Err(error);
+            }
+            self.commit.sync(side)?;
+            return Err(error);
+        }
+        self.commit.counters.written(BLOCK_LEN as u64);
         self.commit.sync(side)?;
         file.header = header;
         file.block = block;

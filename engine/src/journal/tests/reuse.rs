@@ -144,6 +144,22 @@ fn scrubbing_leaves_nothing_of_what_was_released() {
 }
 
 #[test]
+fn a_header_whose_write_was_said_to_fail_takes_no_frame_with_it() {
+    for fault in [Fault::Late, Fault::ShortWrite, Fault::Io] {
+        let disk = store(1);
+        let (journal, _) = acquire(&disk);
+        append_synced(&journal, 1, 0, b"released");
+        journal.release(1, 1);
+        let disk = disk.clone().fail_at(disk.operations(), fault, Repeat::Once, Target::Any);
+        assert!(matches!(journal.scrub(), Err(JournalError::Write { .. })));
+        append_synced(&journal, 1, 1, b"after");
+        drop(journal);
+        assert!(seqs(&acquire(&disk).1).ends_with(&[1]), "{fault:?}");
+        assert!(seqs(&acquire(&disk.after_power_loss()).1).ends_with(&[1]), "{fault:?}");
+    }
+}
+
+#[test]
 fn closing_marks_the_slot_clean_only_when_everything_was_released() {
     let disk = store(1);
     let (journal, _) = acquire_with(&disk, small()).unwrap();
