@@ -5,6 +5,7 @@
 //! folder syncs. Knows paths, bytes and locks; knows no journal, no segment, no object.
 
 mod os;
+pub mod sim;
 
 use std::fmt::Debug;
 use std::io;

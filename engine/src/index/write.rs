@@ -382,7 +382,7 @@ impl WriteTx<'_> {
             last_segment = Some(segment.id);
         }
         if needed_to.is_some() {
-            let row = SessionRow { sealed_to, stored_bytes, references, last_segment, ..row };
+            let row = SessionRow { sealed_to, last_segment, stored_bytes, references, ..row };
             self.put(&SESSIONS, &key.value(), &row)?;
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rederive_disk::{Disk, DiskFile, OpenMode};
 
 use super::error::{JournalError, io_error};
-use super::format::{FRAMES_START, Header, Pair, Side, journal_path, read_frame, read_frame_header};
+use super::format::{FRAMES_START, Header, Pair, Salt, Side, journal_path, read_frame};
 use super::scan::read_header;
 use super::slots::open_existing;
 
@@ -41,6 +41,8 @@ struct Followed {
     path: PathBuf,
     file: Option<Arc<dyn DiskFile>>,
     header: Option<Header>,
+    /// Of the last frame that was read, or of the header.
+    salt: Option<Salt>,
     offset: u64,
 }
 
@@ -61,6 +63,7 @@ impl JournalFollower {
             path: journal_path(folder, slot, side),
             file: None,
             header: None,
+            salt: None,
             offset: FRAMES_START,
         };
         let files = Pair::new(followed(Side::A), followed(Side::B));
@@ -84,13 +87,13 @@ impl JournalFollower {
     ///
     /// # Cost
     ///
-    /// Both headers of both files, the new frames' headers, and the payloads of this session's.
+    /// Both headers of both files, and the new frames of every session.
     pub(crate) fn poll(&mut self) -> Result<Vec<FollowedFrame>, JournalError> {
         for side in Side::BOTH {
             self.files.get_mut(side).refresh(&self.disk)?;
         }
         let mut order = Side::BOTH;
-        order.sort_by_key(|&side| self.files.get(side).header.map(|header| header.salt.generation()));
+        order.sort_by_key(|&side| self.files.get(side).header.map(|header| header.salt.counter()));
         let mut frames = Vec::new();
         for side in order {
             let (session_key, next_seq) = (self.session_key, &mut self.next_seq);
@@ -115,6 +118,7 @@ impl Followed {
             known => {
                 if known.is_none_or(|known| known.salt != header.salt) {
                     self.offset = FRAMES_START;
+                    self.salt = Some(header.salt);
                 }
                 self.header = Some(header);
             }
@@ -128,28 +132,22 @@ impl Followed {
         next_seq: &mut u64,
         frames: &mut Vec<FollowedFrame>,
     ) -> Result<(), JournalError> {
-        let (Some(file), Some(header)) = (&self.file, &self.header) else { return Ok(()) };
+        let (Some(file), Some(mut salt)) = (&self.file, self.salt) else { return Ok(()) };
         let read_error = |source| io_error("read", &self.path)(source);
         let file_len = file.len().map_err(read_error)?;
-        loop {
-            let Some((fields, _)) = read_frame_header(file.as_ref(), self.offset).map_err(read_error)? else {
-                return Ok(());
-            };
-            if fields.salt != header.salt {
-                return Ok(());
-            }
-            // Every frame is checked, also those of other sessions: an unchecked length could lead
-            // astray for good.
-            let Some((fields, payload)) =
-                read_frame(file.as_ref(), self.offset, file_len, Some(header.salt)).map_err(read_error)?
-            else {
-                return Ok(());
-            };
+        // Every frame is checked, also those of other sessions: an unchecked length could lead
+        // astray for good.
+        while let Some((fields, payload)) =
+            read_frame(file.as_ref(), self.offset, file_len, Some(salt)).map_err(read_error)?
+        {
+            salt = fields.salt;
+            self.salt = Some(salt);
             self.offset = fields.claimed_end(self.offset);
             if fields.session_key == session_key && *next_seq < fields.next_seq() {
                 *next_seq = fields.next_seq();
                 frames.push(FollowedFrame { first_seq: fields.first_seq, events: fields.events, payload });
             }
         }
+        Ok(())
     }
 }

@@ -115,20 +115,38 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
     (stem == format!("{slot}")).then_some(slot)
 }
 
-/// What tells frames of the present use of a file from those of earlier uses.
+/// What tells frames of the present use of a file from those of earlier uses, and frames of the
+/// present owner from those that a dead one left unfinished.
 ///
-/// The lower half is the file's *generation*, the counter of the header that brought the salt in,
-/// so that salts of one file never repeat and say which is younger. The upper half is random.
+/// The upper half is random, one for each use of a file. The lower half is a counter of a header:
+/// in a header, that of the first header of the use (the *generation*, so that it says which use is
+/// younger); in a frame, that of the header in force when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Salt(u64);
 
 impl Salt {
-    pub(super) fn new(random: u64, generation: u32) -> Self {
-        Self((random & !u64::from(u32::MAX)) | u64::from(generation))
+    pub(super) fn new(random: u64, counter: u32) -> Self {
+        Self((random & !u64::from(u32::MAX)) | u64::from(counter))
     }
 
-    pub(super) fn generation(self) -> u32 {
+    /// The same use's salt under a later header.
+    pub(super) fn under(self, counter: u32) -> Self {
+        assert!(self.counter() <= counter, "counters rise");
+        Self::new(self.0, counter)
+    }
+
+    pub(super) fn counter(self) -> u32 {
         (self.0 & u64::from(u32::MAX)) as u32
+    }
+
+    /// Whether a frame with this salt may stand behind one with `before`, or behind the header
+    /// with that salt.
+    pub(super) fn follows(self, before: Self) -> bool {
+        self.0 >> 32 == before.0 >> 32 && before.counter() <= self.counter()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_le_bytes(bytes))
     }
 
     pub(super) fn to_bytes(self) -> [u8; 8] {
@@ -198,14 +216,14 @@ impl Header {
         }
         let found_slot = u32::from_le_bytes(take(&mut rest)?);
         let counter = u32::try_from(u64::from_le_bytes(take(&mut rest)?)).ok()?;
-        let salt = Salt(u64::from_le_bytes(take(&mut rest)?));
+        let salt = Salt::from_bytes(take(&mut rest)?);
         let pid = u32::from_le_bytes(take(&mut rest)?);
         let found_side = u32::from_le_bytes(take(&mut rest)?);
         let capacity = u64::from_le_bytes(take(&mut rest)?);
         let expected = found_slot == slot
             && found_side == side.number()
             && 0 < counter
-            && salt.generation() <= counter
+            && salt.counter() <= counter
             && FRAMES_START <= capacity
             && rest.iter().all(|&byte| byte == 0);
         expected.then_some(HeaderBlock::Valid(Self { slot, side, counter, salt, pid, capacity }))
@@ -275,7 +293,7 @@ impl FrameHeader {
         Some(Self {
             length: u32::from_le_bytes(take(&mut rest)?),
             events: u32::from_le_bytes(take(&mut rest)?),
-            salt: Salt(u64::from_le_bytes(take(&mut rest)?)),
+            salt: Salt::from_bytes(take(&mut rest)?),
             session_key: u64::from_le_bytes(take(&mut rest)?),
             first_seq: u64::from_le_bytes(take(&mut rest)?),
             synced_to: u64::from_le_bytes(take(&mut rest)?),
@@ -321,17 +339,18 @@ pub(super) fn read_frame_header(
     Ok(FrameHeader::decode(&bytes).map(|header| (header, bytes)))
 }
 
-/// Reads the frame at `offset`, with whatever salt it has; `None` where none is valid.
+/// Reads the frame at `offset` whose salt follows `before`, where one is given; `None` where none
+/// is valid.
 ///
 /// Allocates the claimed length only after it was compared with `file_len`.
 pub(super) fn read_frame(
     file: &dyn DiskFile,
     offset: u64,
     file_len: u64,
-    salt: Option<Salt>,
+    before: Option<Salt>,
 ) -> io::Result<Option<(FrameHeader, Vec<u8>)>> {
     let Some((header, bytes)) = read_frame_header(file, offset)? else { return Ok(None) };
-    if salt.is_some_and(|salt| salt != header.salt) || !header.plausible(offset, file_len) {
+    if before.is_some_and(|before| !header.salt.follows(before)) || !header.plausible(offset, file_len) {
         return Ok(None);
     }
     let mut payload = vec![0; header.length as usize];

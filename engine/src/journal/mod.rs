@@ -32,15 +32,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rederive_disk::{Disk, DiskFile, OpenMode};
+use rederive_disk::{Disk, DiskFile, OpenMode, read_exact_at};
 
 use commit::{Commit, Committer};
 use error::io_error;
 use format::{
-    FRAME_HEADER_LEN, FRAMES_START, Header, PAYLOAD_BYTES_MAX, Pair, Salt, Side, encode_frame, frame_len,
-    journal_path, lock_path,
+    BLOCK_LEN, FRAME_HEADER_LEN, FRAMES_START, Header, PAYLOAD_BYTES_MAX, Pair, Salt, Side, encode_frame,
+    frame_len, journal_path, lock_path,
 };
-use scan::{Block, erase};
+use scan::{Block, ZEROES, erase};
 use slots::{FoundFile, counter_of, read_slot, write_header};
 
 pub use commit::{Durability, Ticket};
@@ -58,7 +58,6 @@ pub(crate) type SaltSource = Box<dyn FnMut() -> u64 + Send>;
 const CAPACITY_FIRST: u64 = 256 * 1024;
 /// A file doubles until it grows by this much at once.
 const GROWTH_BYTES_MAX: u64 = 4 * 1024 * 1024;
-const ZEROES: &[u8] = &[0; 64 * 1024];
 
 /// How a journal uses its files.
 #[derive(Clone, Copy, Debug)]
@@ -120,12 +119,13 @@ impl JournalSet {
     /// Takes the lowest free slot of `folder`, and hands back what its last owner left in it.
     ///
     /// The frames that are handed back stay where they are until they are released. What was
-    /// dropped is overwritten with zeroes first, so that it can never read as a frame again.
+    /// dropped is overwritten with zeroes, and cannot read as a frame again in any case: its salt
+    /// would have to follow that of this owner's frames.
     ///
     /// # Cost
     ///
-    /// Reads both files of the slot; one header and one sync for each file, and the file's first
-    /// 256 KiB where it is new.
+    /// Reads both files of the slot and writes again what lives in them; one header and one sync
+    /// for each file, and the file's first 256 KiB where it is new.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl JournalSet {
         pid: u32,
     ) -> Result<(Self, Recovered), JournalError> {
         assert!(pid != 0, "no process has the number zero");
-        make_folder(disk.as_ref(), folder)?;
+        disk.create_folder(folder).map_err(io_error("create", folder))?;
         let (slot, lock) = take_slot(disk.as_ref(), folder)?;
         let mut found = read_slot(&disk, folder, slot)?;
         let recovered = Recovered::take_from(&mut found);
@@ -180,12 +180,14 @@ impl JournalSet {
     /// # Cost
     ///
     /// One copy and one write on the calling thread. Now and then, zeroes written ahead with two
-    /// syncs (a file that grows), or a header with one (a file that is reused).
+    /// syncs (a file that grows), or a header with one and a sync of the file that is left (a file
+    /// that is reused).
     ///
     /// # Errors
     ///
     /// - [`JournalError::Write`]: disk full or broken; the frame is not in the journal, and
-    ///   another append may be tried.
+    ///   another append may be tried. (Where a header was half written and cannot be taken back
+    ///   either, the journal is poisoned.)
     /// - [`JournalError::TooLarge`]: over 1 GiB.
     /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or while room
     ///   was made; nothing is written any more.
@@ -287,17 +289,6 @@ impl Drop for JournalSet {
     }
 }
 
-fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
-    if disk.exists(folder).map_err(io_error("look for", folder))? {
-        return Ok(());
-    }
-    disk.create_folder(folder).map_err(io_error("create", folder))?;
-    match folder.parent() {
-        Some(parent) => disk.sync_folder(parent).map_err(io_error("sync", parent)),
-        None => Ok(()),
-    }
-}
-
 fn take_slot(disk: &dyn Disk, folder: &Path) -> Result<(u32, Arc<dyn DiskFile>), JournalError> {
     for slot in 0..SLOTS_MAX {
         let path = lock_path(folder, slot);
@@ -326,12 +317,18 @@ impl Writer {
                     )?;
                 self.commit.counters.written(written);
             }
+            if FRAMES_START < scan.end {
+                // A sync of the last owner may have failed and left what is read here in memory
+                // alone, where no later sync writes it: so it is written again.
+                rewrite(&path, file.as_ref(), FRAMES_START, scan.end)?;
+                self.commit.counters.written(scan.end - FRAMES_START);
+            }
             self.commit.open(side, &path, &file);
             let (header, block, end) = (scan.header, scan.block, scan.end);
             *self.files.get_mut(side) = Some(JournalFile { path, file, header, block, end, sessions });
             // One sync for the zeroes, for what the last owner left unsynced, and for the name.
             self.put_header(side, |header| header)?;
-            self.commit.begin(side, header.salt.generation(), end);
+            self.commit.begin(side, header.salt.counter(), end);
             self.active = side; // the younger one comes last
         }
         if self.files.get(self.active).is_none() {
@@ -352,17 +349,22 @@ impl Writer {
         let synced_to = self.commit.synced_to(side)?;
 
         let file = opened(self.files.get_mut(side));
-        encode_frame(&mut self.buffer, frame, file.header.salt, synced_to, file.end);
+        let salt = file.header.salt.under(file.header.counter);
+        encode_frame(&mut self.buffer, frame, salt, synced_to, file.end);
         let bytes = self.buffer.len() as u64;
         if let Err(source) = file.file.write_at(&self.buffer, file.end) {
-            // Half a frame is no frame; without its header it can never be taken for a whole one.
-            // The next frame overwrites it, so a second failure changes nothing.
-            let _ = file.file.write_at(&[0; FRAME_HEADER_LEN], file.end);
-            return Err(JournalError::Write { path: file.path.clone(), bytes, source });
+            // What was refused must not turn up after a crash: without its header, nothing of it can
+            // be taken for a frame. Where that cannot be written either, the next frame overwrites
+            // it.
+            let path = file.path.clone();
+            if file.file.write_at(&[0; FRAME_HEADER_LEN], file.end).is_ok() {
+                self.commit.sync(side)?;
+            }
+            return Err(JournalError::Write { path, bytes, source });
         }
         file.end += bytes;
         note_session(&mut file.sessions, frame.session_key, frame.first_seq + u64::from(frame.events));
-        let end = FrameEnd { side, generation: file.header.salt.generation(), offset: file.end };
+        let end = FrameEnd { side, generation: file.header.salt.counter(), offset: file.end };
         self.commit.wrote(side, end.offset);
         self.commit.counters.frame(bytes);
         Ok(end)
@@ -374,6 +376,10 @@ impl Writer {
             return Ok(());
         }
         let other = self.active.other();
+        // Or a later frame of a session could survive in one file, and an earlier one be lost with
+        // the other.
+        let [a, b] = self.commit.written();
+        self.commit.wait(if self.active == Side::A { a } else { b })?;
         match self.files.get(other) {
             None => self.create(other)?,
             Some(file) if file.sessions.is_empty() => self.reset(other, self.pid)?,
@@ -410,10 +416,14 @@ impl Writer {
         self.commit.counters.written(CAPACITY_FIRST);
         self.commit.open(side, &path, &file);
         self.commit.sync(side)?;
-        self.disk.sync_folder(&self.folder).map_err(|source| {
-            self.commit.poison(&self.folder);
-            JournalError::Sync { path: self.folder.clone(), source }
-        })?;
+        // The file's name, and that of the folder, which may be as young.
+        let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        for folder in [Some(self.folder.as_path()), parent].into_iter().flatten() {
+            self.disk.sync_folder(folder).map_err(|source| {
+                self.commit.poison(folder);
+                JournalError::Sync { path: folder.to_owned(), source }
+            })?;
+        }
         let counter = next_counter(self.counter, &path)?;
         let header = Header {
             slot: self.slot,
@@ -440,7 +450,7 @@ impl Writer {
         let file = opened(self.files.get_mut(side));
         assert!(file.sessions.is_empty(), "only a free file is reused");
         file.end = FRAMES_START;
-        self.commit.begin(side, file.header.salt.generation(), FRAMES_START);
+        self.commit.begin(side, file.header.salt.counter(), FRAMES_START);
         Ok(())
     }
 
@@ -451,8 +461,16 @@ impl Writer {
         let counter = next_counter(self.counter, &file.path)?;
         let header = change(Header { counter, pid: self.pid, ..file.header });
         let block = file.block.other();
-        write_header(&file.path, file.file.as_ref(), header, block)?;
-        self.commit.counters.written(format::BLOCK_LEN as u64);
+        if let Err(error) = write_header(&file.path, file.file.as_ref(), header, block) {
+            // It may be there all the same, and would then outrank the header in force.
+            if file.file.write_at(&vec![0; BLOCK_LEN], block.offset()).is_err() {
+                self.commit.poison(&file.path);
+                return Err(error);
+            }
+            self.commit.sync(side)?;
+            return Err(error);
+        }
+        self.commit.counters.written(BLOCK_LEN as u64);
         self.commit.sync(side)?;
         file.header = header;
         file.block = block;
@@ -496,6 +514,23 @@ fn write_zeroes(path: &Path, file: &dyn DiskFile, from: u64, to: u64) -> Result<
         file.write_at(chunk, at).map_err(|source| JournalError::Write {
             path: path.to_owned(),
             bytes: to - from,
+            source,
+        })?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Writes the bytes that are there in their own place.
+fn rewrite(path: &Path, file: &dyn DiskFile, from: u64, to: u64) -> Result<(), JournalError> {
+    let mut chunk = vec![0; ZEROES.len()];
+    let mut at = from;
+    while at < to {
+        chunk.truncate((to - at).min(ZEROES.len() as u64) as usize);
+        read_exact_at(file, &mut chunk, at).map_err(io_error("read", path))?;
+        file.write_at(&chunk, at).map_err(|source| JournalError::Write {
+            path: path.to_owned(),
+            bytes: chunk.len() as u64,
             source,
         })?;
         at += chunk.len() as u64;

@@ -16,7 +16,9 @@ use super::format::{
     read_frame, read_frame_header,
 };
 
-const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Zeroes to write, and to compare with.
+pub(super) const ZEROES: &[u8] = &[0; CHUNK_BYTES];
 
 /// How often the search behind a bad frame may read a file's length in payloads, before so many
 /// frames that claim each other's bytes are called damage.
@@ -132,9 +134,10 @@ pub(super) fn scan(
     if file_len < header.capacity {
         return Err(damaged(file_len, None));
     }
-    // A frame younger than the header that was found: the header that it belongs to is gone.
+    // A frame of a later use than the header that was found: the header of that use is gone.
     if let Some((frame, _)) = read_frame(file, FRAMES_START, file_len, None).map_err(read_error)?
-        && header.counter < frame.salt.generation()
+        && !frame.salt.follows(header.salt)
+        && header.counter < frame.salt.counter()
     {
         return Err(damaged(block.other().offset(), Some(FRAMES_START)));
     }
@@ -142,9 +145,8 @@ pub(super) fn scan(
     if header.pid == 0 {
         return Ok(Some(scan)); // closed: nothing was written since
     }
-    while let Some((frame, payload)) =
-        read_frame(file, scan.end, file_len, Some(header.salt)).map_err(read_error)?
-    {
+    let mut salt = header.salt;
+    while let Some((frame, payload)) = read_frame(file, scan.end, file_len, Some(salt)).map_err(read_error)? {
         scan.frames.push(RecoveredFrame {
             path: path.to_owned(),
             offset: scan.end,
@@ -154,8 +156,9 @@ pub(super) fn scan(
             payload,
         });
         scan.end = frame.claimed_end(scan.end);
+        salt = frame.salt;
     }
-    match look_beyond(file, header.salt, scan.end, file_len).map_err(read_error)? {
+    match look_beyond(file, salt, scan.end, file_len).map_err(read_error)? {
         Beyond::Acknowledged { next_valid } => return Err(damaged(scan.end, next_valid)),
         Beyond::Unacknowledged { end } if scan.end < end => {
             scan.dropped =
@@ -175,17 +178,17 @@ enum Beyond {
 }
 
 fn look_beyond(file: &dyn DiskFile, salt: Salt, bad: u64, file_len: u64) -> io::Result<Beyond> {
-    let salt_bytes = salt.to_bytes();
     let mut end = bad;
     let mut verified = 0;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = bad;
     while at < file_len {
         let got = file.read_at(&mut chunk, at)?;
-        let (words, _) = chunk.get(..got).unwrap_or_default().as_chunks::<8>();
+        let bytes = chunk.get(..got).unwrap_or_default();
+        let (words, _) = if is_zero(bytes) { Default::default() } else { bytes.as_chunks::<8>() };
         for (word, offset) in words.iter().zip((at..).step_by(FRAME_ALIGN as usize)) {
             // The salt stands eight bytes into a frame.
-            if *word != salt_bytes || offset < bad + FRAME_ALIGN {
+            if !Salt::from_bytes(*word).follows(salt) || offset < bad + FRAME_ALIGN {
                 continue;
             }
             let start = offset - FRAME_ALIGN;
@@ -211,13 +214,17 @@ fn look_beyond(file: &dyn DiskFile, salt: Salt, bad: u64, file_len: u64) -> io::
     Ok(Beyond::Unacknowledged { end })
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(ZEROES.len()).all(|chunk| ZEROES.starts_with(chunk))
+}
+
 /// Whether the file holds nothing but zeroes from `start` on.
 fn zero_from(file: &dyn DiskFile, start: u64) -> io::Result<bool> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut at = start;
     loop {
         let got = file.read_at(&mut chunk, at)?;
-        if chunk.iter().take(got).any(|&byte| byte != 0) {
+        if !is_zero(chunk.get(..got).unwrap_or_default()) {
             return Ok(false);
         }
         if got < chunk.len() {
@@ -240,7 +247,7 @@ pub(super) fn erase(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<u64> 
             break;
         }
         chunk.truncate(got);
-        if chunk.iter().any(|&byte| byte != 0) {
+        if !is_zero(&chunk) {
             chunk.fill(0);
             file.write_at(&chunk, at)?;
             written += got as u64;

@@ -144,15 +144,17 @@ pub(super) fn read_slot(
         let scan = scan(file.as_ref(), &path, slot, side)?;
         found.push(FoundFile { side, path, file, scan });
     }
-    found.sort_by_key(|file| file.scan.as_ref().map(|scan| scan.header.salt.generation()));
+    found.sort_by_key(|file| file.scan.as_ref().map(|scan| scan.header.salt.counter()));
     Ok(found)
 }
 
 /// What was found in a slot that its last owner did not leave clean.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
-    /// Every live frame in the order in which the owner wrote them. One whose events are sealed
-    /// already may be among them: the journal learns of sealing only while its owner lives.
+    /// Every frame that still stands there, in the order in which the owner wrote them. Some whose
+    /// events are sealed already, or whose session is gone, may be among them, without gap or with
+    /// one: the journal learns of sealing only while its owner lives. The others follow on what is
+    /// sealed without a gap.
     pub(crate) frames: Vec<RecoveredFrame>,
     /// What was cut off as never acknowledged.
     pub(crate) dropped: Vec<DroppedTail>,

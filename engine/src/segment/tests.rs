@@ -194,6 +194,7 @@ fn a_written_segment_is_found_listed_and_removed() {
 /// `cargo test --release -p rederive-engine --lib measure -- --ignored --nocapture --test-threads=1`
 #[test]
 #[ignore = "measures, and says little without --release"]
+#[expect(clippy::cast_precision_loss, reason = "ratios for a human")]
 fn measure_segments() {
     use std::time::Instant;
     let folder = tempfile::tempdir().unwrap();
