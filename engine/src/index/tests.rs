@@ -627,3 +627,90 @@ fn measure_an_index_of_100_000_sessions() {
     took.sort_unstable();
     println!("small index, commit: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
 }
+
+mod power {
+    use rederive_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::segment::{segment_path, write_segment};
+
+    const PATH: &str = "/store/index.redb";
+
+    /// Makes and seals sessions, deletes some, scrubs once; gives the names that were committed,
+    /// and those of which the last word is not known.
+    fn run(disk: &SimDisk) -> (Vec<String>, Option<String>) {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut kept = Vec::new();
+        let mut work = |kept: &mut Vec<String>, open: &mut Option<String>| -> Result<(), IndexError> {
+            let io = |error| io_error("make", Path::new("/store"))(error);
+            disk.create_folder(Path::new("/store")).map_err(io)?;
+            disk.sync_folder(Path::new("/")).map_err(io)?;
+            disk.create_folder(Path::new("/store/segments")).map_err(io)?;
+            disk.sync_folder(Path::new("/store")).map_err(io)?;
+            let index = Index::create(&disk, Path::new(PATH), &options())?;
+            for n in 0..6_u64 {
+                let name = format!("s{n}");
+                *open = Some(name.clone());
+                let header = header(&name, n);
+                let new = NewSession { header: &header, types: &[], base: None, owner: None };
+                let key = index.write(|tx| tx.create_session(&new))?;
+                kept.push(name);
+                *open = None;
+                let id = SegmentId(n + 1);
+                write_segment(disk.as_ref(), Path::new("/store/segments"), id, b"bytes")
+                    .map_err(IndexError::from)?;
+                try_seal(&index, key, id.value(), 0, 3, &[[n as u8; 32]])?;
+                if n == 3 {
+                    *open = Some(kept.remove(0));
+                    index.write(|tx| {
+                        let first = tx.key_of("s0")?.ok_or(IndexError::NoSession { key })?;
+                        tx.delete_session(first)
+                    })?;
+                    *open = None;
+                    index.sweep_doomed(Path::new("/store/segments"))?;
+                    index.scrub()?;
+                }
+            }
+            Ok(())
+        };
+        let mut open = None;
+        // Power is lost somewhere in here, or never.
+        let _ = work(&mut kept, &mut open);
+        (kept, open)
+    }
+
+    #[test]
+    fn a_power_cut_anywhere_keeps_what_was_committed() {
+        let whole = SimDisk::new(1);
+        assert_eq!(run(&whole).0.len(), 5);
+        let operations = whole.operations();
+        let mut found_some = false;
+        for cut in 0..operations {
+            let disk = SimDisk::new(cut).cut_at(cut);
+            let (kept, open) = run(&disk);
+            let after: Arc<dyn Disk> = Arc::new(disk.after_power_loss());
+            if !kept.is_empty() {
+                found_some = true;
+            } else if !after.exists(Path::new(PATH)).unwrap() {
+                continue;
+            }
+            let checked = IndexOptions { checked: cut % 2 == 0, ..options() };
+            let index = Index::create(&after, Path::new(PATH), &checked)
+                .unwrap_or_else(|error| panic!("cut {cut} of {operations}: {error}: {error:?}"));
+            let mut names = Vec::new();
+            let page = index.read(|tx| tx.page(None, 100)).unwrap();
+            names.extend(page.sessions.iter().map(|(_, row)| row.id.clone()));
+            names.retain(|name| Some(name) != open.as_ref());
+            names.sort();
+            assert_eq!(names, kept, "cut {cut} of {operations}");
+            for (key, row) in page.sessions {
+                for (_, segment) in index.read(|tx| tx.own_segments(key)).unwrap() {
+                    let path = segment_path(Path::new("/store/segments"), segment.id);
+                    assert!(after.exists(&path).unwrap(), "cut {cut}: the segment of {}", row.id);
+                }
+            }
+            index.check().unwrap();
+        }
+        assert!(found_some);
+    }
+}

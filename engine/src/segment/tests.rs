@@ -151,11 +151,9 @@ fn every_flipped_byte_and_every_cut_is_found() {
     let log = Sample::rich(3, 4);
     let bytes = sealed(&log.events, &log.fold().checkpoint());
     for at in 0..bytes.len() {
-        for bit in [0x10] {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= bit;
-            same_or_error(&flipped, &log.events, folder.path(), &format!("bit {bit:#x} of byte {at}"));
-        }
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        same_or_error(&flipped, &log.events, folder.path(), &format!("byte {at}"));
         let cut = open(&bytes[..at], folder.path());
         assert!(matches!(cut, Err(SegmentError::Damaged { .. })), "cut at {at}");
     }
