@@ -250,7 +250,8 @@ impl Index {
         })
     }
 
-    /// Runs `ask` on the index as of now.
+    /// Runs `ask` on the index as of now. `ask` must not use this handle but through its
+    /// transaction; it never waits for a writer.
     pub(crate) fn read<T>(
         &self,
         ask: impl FnOnce(&ReadTx<'_>) -> Result<T, IndexError>,
@@ -269,11 +270,14 @@ impl Index {
 
     /// Runs `change` in a write transaction, and commits it unless it fails; durable on return.
     ///
+    /// `change` must not use this handle but through its transaction. Costs two syncs.
+    ///
     /// # Errors
     ///
     /// [`IndexError::Busy`] where another writer holds the index beyond the timeout,
     /// [`IndexError::ReadOnly`], and what `change` fails with: then nothing has changed. After an
-    /// [`IndexError::Io`] of the commit itself the change may be there or not.
+    /// [`IndexError::Io`] of the commit itself the change may be there or not, and the handle
+    /// refuses all further work: open the index anew.
     pub(crate) fn write<T>(
         &self,
         change: impl FnOnce(&WriteTx<'_>) -> Result<T, IndexError>,

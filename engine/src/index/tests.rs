@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rederive_disk::OsDisk;
+use rederive_disk::sim::SimDisk;
 
 use super::*;
 use crate::event::HeaderLine;
@@ -528,19 +529,36 @@ fn a_damaged_file_gives_the_right_rows_or_an_error() {
     drop(index);
     let sound = std::fs::read(home.path()).unwrap();
     let checked = IndexOptions { checked: true, ..options() };
-    let mut errors = 0;
-    // Every page, and every byte of its head in some; the long version walks all positions.
-    for at in (0..sound.len()).step_by(509) {
+    let mut damages: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut damage = |what: String, change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = sound.clone();
-        bytes[at] ^= 0x41;
-        std::fs::write(home.path(), &bytes).unwrap();
-        let found = Index::open(&home.disk, &home.path(), &checked).and_then(|index| {
+        change(&mut bytes);
+        if bytes != sound {
+            damages.push((what, bytes));
+        }
+    };
+    for at in (0..sound.len()).step_by(509) {
+        damage(format!("byte {at}"), &|bytes| bytes[at] ^= 0x41);
+    }
+    for page in (0..sound.len()).step_by(4096) {
+        damage(format!("zeroes at {page}"), &|bytes| bytes[page..page + 4096].fill(0));
+        damage(format!("cut at {page}"), &|bytes| bytes.truncate(page));
+        damage(format!("page {page} twice"), &|bytes| {
+            let next = (page + 4096) % bytes.len();
+            bytes.copy_within(page..page + 4096, next);
+        });
+    }
+    let mut errors = 0;
+    for (what, bytes) in damages {
+        let path = Path::new("/index.redb");
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::from_files(1, [(path.to_owned(), bytes)]));
+        let found = Index::open(&disk, path, &checked).and_then(|index| {
             let found = index.read(|tx| tx.live_session(key))?;
             index.read(|tx| tx.check_rows())?;
             Ok(found)
         });
         match found {
-            Ok(found) => assert_eq!(found, row, "byte {at}"),
+            Ok(found) => assert_eq!(found, row, "{what}"),
             Err(_) => errors += 1,
         }
     }
@@ -581,6 +599,12 @@ fn measure_an_index_of_100_000_sessions() {
             .unwrap();
     }
     println!("100,000 sessions: {} bytes", std::fs::metadata(home.path()).unwrap().len());
+    let written = || {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let bytes = io.lines().find_map(|line| line.strip_prefix("wchar: ")).map(str::parse);
+        bytes.map_or(0, Result::unwrap_or_default)
+    };
+    let before: u64 = written();
     let mut took: Vec<Duration> = (0..200)
         .map(|n| {
             let start = Instant::now();
@@ -588,6 +612,7 @@ fn measure_an_index_of_100_000_sessions() {
             start.elapsed()
         })
         .collect();
+    println!("written for one seal: {} bytes", (written() - before) / 200);
     took.sort_unstable();
     println!("commit of one seal: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
     drop(index);
@@ -629,8 +654,6 @@ fn measure_an_index_of_100_000_sessions() {
 }
 
 mod power {
-    use rederive_disk::sim::SimDisk;
-
     use super::*;
     use crate::segment::{segment_path, write_segment};
 
@@ -641,7 +664,7 @@ mod power {
     fn run(disk: &SimDisk) -> (Vec<String>, Option<String>) {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let mut kept = Vec::new();
-        let mut work = |kept: &mut Vec<String>, open: &mut Option<String>| -> Result<(), IndexError> {
+        let work = |kept: &mut Vec<String>, open: &mut Option<String>| -> Result<(), IndexError> {
             let io = |error| io_error("make", Path::new("/store"))(error);
             disk.create_folder(Path::new("/store")).map_err(io)?;
             disk.sync_folder(Path::new("/")).map_err(io)?;
@@ -712,5 +735,40 @@ mod power {
             index.check().unwrap();
         }
         assert!(found_some);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_anywhere_gives_an_error_and_a_reopened_index_is_right() {
+    use rederive_disk::sim::{Fault, Repeat, Target};
+    let path = Path::new("/index.redb");
+    let run = |disk: &Arc<dyn Disk>| {
+        let index = Index::create(disk, path, &options())?;
+        let mut made = Vec::new();
+        for n in 0..4 {
+            let header = header(&format!("s{n}"), 5);
+            let new = NewSession { header: &header, types: &[], base: None, owner: None };
+            if index.write(|tx| tx.create_session(&new)).is_ok() {
+                made.push(format!("s{n}"));
+            }
+        }
+        Ok::<_, IndexError>(made)
+    };
+    let sound = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sound.clone());
+    assert_eq!(run(&disk).unwrap().len(), 4);
+    for at in 0..sound.operations() {
+        for fault in [Fault::NoSpace, Fault::Io, Fault::ShortWrite] {
+            let failing = SimDisk::new(at).fail_at(at, fault, Repeat::Once, Target::Any);
+            let disk: Arc<dyn Disk> = Arc::new(failing.clone());
+            let Ok(made) = run(&disk) else { continue };
+            let index = Index::open(&disk, path, &options()).unwrap();
+            for name in &made {
+                let found = index.read(|tx| tx.key_of(name)).unwrap();
+                assert!(found.is_some(), "operation {at}, {fault}: {name} of {made:?}");
+            }
+            create(&index, "after", None);
+            index.check().unwrap();
+        }
     }
 }
