@@ -393,6 +393,18 @@ mod rebuilding {
         assert_eq!(create(&rebuilt, "new", None), SessionKey(9));
         assert_eq!(rebuilt.reserve_segments(1).unwrap(), id(4));
 
+        // A name that was deleted and given again: the later session has it, and nothing is doomed.
+        index.write(|tx| tx.delete_session(parent)).unwrap();
+        let later = create(&index, "parent", None);
+        write(&home, &index, (later, id(5)), &log, 0..all, &end);
+        let path = home.folder.path().join("later.redb");
+        let (rebuilt, _) = Index::rebuild(&home.disk, &path, &folder, &options(), SessionKey(1)).unwrap();
+        assert_eq!(rebuilt.read(|tx| tx.key_of("parent")).unwrap(), Some(later));
+        assert!(rebuilt.read(|tx| tx.session(parent)).unwrap().unwrap().deleted);
+        assert!(rebuilt.read(|tx| tx.doomed()).unwrap().is_empty());
+        assert_eq!(seen(&rebuilt, child), seen(&index, child));
+        std::fs::remove_file(crate::segment::segment_path(&folder, id(5))).unwrap();
+
         // Without the merged file the older two serve again; without the first there is a gap.
         let drop_file = |n| std::fs::remove_file(crate::segment::segment_path(&folder, id(n))).unwrap();
         drop_file(3);

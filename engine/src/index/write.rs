@@ -337,6 +337,17 @@ impl WriteTx<'_> {
     ///
     /// [`IndexError::NoSession`].
     pub(crate) fn delete_session(&self, key: SessionKey) -> Result<Deleted, IndexError> {
+        self.bury(key)?;
+        let mut deleted = Deleted::default();
+        let mut next = Some(key);
+        while let Some(key) = next {
+            next = self.reclaim(key, &mut deleted)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Makes a session a tombstone, and frees nothing.
+    pub(super) fn bury(&self, key: SessionKey) -> Result<(), IndexError> {
         let row = self.live_session(key)?;
         self.remove(&NAMES, &&*row.id)?;
         self.remove(&ACTIVITY, &activity_key(row.last_activity_ms, key))?;
@@ -351,13 +362,7 @@ impl WriteTx<'_> {
             deleted: true,
             ..row
         };
-        self.put(&SESSIONS, &key.value(), &tombstone)?;
-        let mut deleted = Deleted::default();
-        let mut next = Some(key);
-        while let Some(key) = next {
-            next = self.reclaim(key, &mut deleted)?;
-        }
-        Ok(deleted)
+        self.put(&SESSIONS, &key.value(), &tombstone)
     }
 
     /// Frees what a tombstone holds for nobody; gives the tombstone below it, where it went itself.
