@@ -13,11 +13,6 @@
 //! Bytes: FORMAT.md § Journal. The salt that tells old frames from new ones follows the
 //! write-ahead log of sqlite.org/fileformat2.html, section 4.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the store that appends here is built on this layer")
-)]
-
 mod commit;
 mod error;
 mod follow;
@@ -49,7 +44,7 @@ pub use error::JournalError;
 pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
-pub(crate) use slots::{Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slots};
+pub(crate) use slots::{Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slot_is_held, slots};
 
 /// Where the random half of a salt comes from.
 pub(crate) type SaltSource = Box<dyn FnMut() -> u64 + Send>;
@@ -200,6 +195,11 @@ impl JournalSet {
         self.committer.ticket(end, durability)
     }
 
+    /// A ticket for nothing, which is resolved from the start.
+    pub(crate) fn done(&self) -> Ticket {
+        self.committer.done()
+    }
+
     /// Blocks until everything that was appended before this call is synced.
     pub(crate) fn flush(&self) -> Result<(), JournalError> {
         self.committer.commit.check()?;
@@ -261,7 +261,7 @@ impl JournalSet {
 
     /// Ends the journal; marks the slot clean where everything was released, and says whether it
     /// did.
-    pub(crate) fn close(self) -> Result<bool, JournalError> {
+    pub(crate) fn close(&self) -> Result<bool, JournalError> {
         self.flush()?;
         let mut writer = self.writer();
         let all_free = Side::BOTH
