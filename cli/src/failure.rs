@@ -69,7 +69,9 @@ impl Failure {
                 | StoreError::Journal(_),
             ) => "`rederive doctor` shows what is damaged and what can be saved.",
             Self::Append(AppendError::Refused(_)) => "Correct the event; the log is as it was.",
-            Self::Append(_) => "Nothing was appended by this line. Make room, or reopen the store, and try again.",
+            Self::Append(_) => {
+                "Nothing was appended by this line. Make room, or reopen the store, and try again."
+            }
             _ => return None,
         })
     }

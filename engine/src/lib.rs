@@ -17,12 +17,12 @@ pub use event::{
 };
 pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
-pub use journal::{Durability, JournalError, Ticket};
 pub use index::{IndexError, Owner};
+pub use journal::{Durability, JournalError, Ticket};
 pub use segment::{SegmentError, StepKind, StepMark};
 pub use store::{
-    AppendError, Clock, Deleted, Events, ForkError, ImportError, Imported, NewSession, Reader, STORE_FORMAT, Session,
-    SessionInfo, Store, StoreError, StoreOptions, StoreStats, Swept,
+    AppendError, Clock, Deleted, Events, ForkError, ImportError, Imported, NewSession, Reader, STORE_FORMAT,
+    Session, SessionInfo, Store, StoreError, StoreOptions, StoreStats, Swept,
 };
 pub use types::TypeRegistry;
 

@@ -27,7 +27,8 @@ pub(crate) fn run(context: &Context, id: &str, durability: DurabilityArg) -> Res
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = input.read_until(b'\n', &mut line).map_err(Failure::io("read", Path::new("standard input")))?;
+        let read =
+            input.read_until(b'\n', &mut line).map_err(Failure::io("read", Path::new("standard input")))?;
         if read == 0 {
             break;
         }
@@ -36,7 +37,10 @@ pub(crate) fn run(context: &Context, id: &str, durability: DurabilityArg) -> Res
             continue;
         }
         let seq = session.fold().next_seq();
-        session.append_lines(&[Bytes::copy_from_slice(text)], durability)?.wait().map_err(rederive_engine::AppendError::from)?;
+        session
+            .append_lines(&[Bytes::copy_from_slice(text)], durability)?
+            .wait()
+            .map_err(rederive_engine::AppendError::from)?;
         writeln!(out, "{seq}")?;
         out.flush()?;
     }

@@ -62,8 +62,16 @@ pub(crate) fn run(context: &Context, paths: &[PathBuf]) -> Result<ExitCode, Fail
 }
 
 fn import(store: &Store, file: PathBuf) -> Result<Row, Failure> {
-    let mut row =
-        Row { file, session: None, events: None, bytes: None, line: None, seq: None, rule: None, error: None };
+    let mut row = Row {
+        file,
+        session: None,
+        events: None,
+        bytes: None,
+        line: None,
+        seq: None,
+        rule: None,
+        error: None,
+    };
     let opened = File::open(&row.file).map_err(Failure::io("open", &row.file))?;
     match store.import(BufReader::with_capacity(1 << 17, opened)) {
         Ok(imported) => {

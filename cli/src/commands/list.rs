@@ -62,7 +62,9 @@ pub(crate) fn sessions(context: &Context, limit: usize, after: Option<&str>) -> 
         ]);
     }
     output::line(table)?;
-    if rows.len() == limit && let Some(last) = rows.last() {
+    if rows.len() == limit
+        && let Some(last) = rows.last()
+    {
         output::line(format_args!("more: --after {}", last.id))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -92,7 +94,10 @@ pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
         let shown = if name.ends_with("bytes") { output::size(value) } else { value.to_string() };
         table.add_row([name.replace('_', " "), shown]);
     }
-    table.add_row(["stored / logged".to_owned(), format!("{:.3}", ratio(stats.segment_bytes(), stats.line_bytes()))]);
+    table.add_row([
+        "stored / logged".to_owned(),
+        format!("{:.3}", ratio(stats.segment_bytes(), stats.line_bytes())),
+    ]);
     output::line(table)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -111,7 +111,10 @@ fn rebuild(reader: &Reader, report: &mut Report) -> Result<Option<String>, Failu
         };
         let Some(settled) = settled else { continue };
         if plain.map(|bytes| digest_of(&bytes)) != Some(settled.request.digest()) {
-            return Ok(Some(format!("the two paths differ in the request settled by {}", settled.settled_by)));
+            return Ok(Some(format!(
+                "the two paths differ in the request settled by {}",
+                settled.settled_by
+            )));
         }
         report.requests.push(RequestRow::of(settled.settled_by, &settled.request));
     }
@@ -207,7 +210,12 @@ fn print(file: &Path, report: &Report) -> Result<(), Failure> {
         ]);
     }
     if let Some(next) = &report.next {
-        table.add_row(["next".to_owned(), next.messages.to_string(), next.bytes.to_string(), next.blake3.clone()]);
+        table.add_row([
+            "next".to_owned(),
+            next.messages.to_string(),
+            next.bytes.to_string(),
+            next.blake3.clone(),
+        ]);
     }
     output::line(table)
 }

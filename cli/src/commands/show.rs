@@ -27,7 +27,12 @@ pub(crate) fn log(context: &Context, id: &str, from: u64, kind: Option<&str>) ->
             writeln!(out, "{}", event.to_line())?;
         } else {
             let (seq, time) = (event.seq().value(), output::time(event.time_ms()));
-            writeln!(out, "{seq:>7}  {time}  {:<22}  {}", event.kind().name(), output::short(event.data(), SHOWN))?;
+            writeln!(
+                out,
+                "{seq:>7}  {time}  {:<22}  {}",
+                event.kind().name(),
+                output::short(event.data(), SHOWN)
+            )?;
         }
     }
     out.flush()?;
@@ -88,14 +93,20 @@ fn role(kind: NodeKind) -> &'static str {
 
 /// The texts, calls and results of a message, for people.
 fn says(message: &str) -> String {
-    let text = |block: &str, key: &str| object_member(block, key).and_then(string_text).map(std::borrow::Cow::into_owned);
+    let text = |block: &str, key: &str| {
+        object_member(block, key).and_then(string_text).map(std::borrow::Cow::into_owned)
+    };
     let mut parts = Vec::new();
     for block in list_items(object_member(message, "content").unwrap_or_default()) {
         let kind = text(block, "type").unwrap_or_default();
         parts.push(match kind.as_str() {
             "text" => text(block, "text").unwrap_or_default(),
             "reasoning" => format!("({})", text(block, "text").unwrap_or_default()),
-            "tool-call" => format!("→ {} {}", text(block, "name").unwrap_or_default(), text(block, "arguments").unwrap_or_default()),
+            "tool-call" => format!(
+                "→ {} {}",
+                text(block, "name").unwrap_or_default(),
+                text(block, "arguments").unwrap_or_default()
+            ),
             "tool-result" => format!("← {}", says(block)),
             other => format!("[{other}]"),
         });
@@ -103,7 +114,12 @@ fn says(message: &str) -> String {
     parts.join(" ")
 }
 
-pub(crate) fn request(context: &Context, id: &str, seq: Option<u64>, next: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn request(
+    context: &Context,
+    id: &str,
+    seq: Option<u64>,
+    next: bool,
+) -> Result<ExitCode, Failure> {
     let store = context.read()?;
     let reader = store.read_session(&session_id(id)?)?;
     let fold = match seq {
@@ -132,12 +148,14 @@ pub(crate) fn request(context: &Context, id: &str, seq: Option<u64>, next: bool)
 fn fold_of_request(reader: &Reader, seq: Seq) -> Result<Fold, Failure> {
     let event = reader.events(seq..seq.next())?.next().transpose()?;
     match event.as_ref().map(rederive_engine::Event::kind) {
-        Some(Kind::AssistantMessage | Kind::LogOnly(LogOnly::AssistantAttempt | LogOnly::RequestDispatch)) => {
-            Ok(reader.fold_at(seq)?)
-        }
+        Some(
+            Kind::AssistantMessage | Kind::LogOnly(LogOnly::AssistantAttempt | LogOnly::RequestDispatch),
+        ) => Ok(reader.fold_at(seq)?),
         Some(kind) => Err(Failure::Said(format!(
             "event {seq} is a {kind}; a request is named by the assistant/message or assistant/attempt that settled it, or by its request/dispatch"
         ))),
-        None => Err(Failure::Said(format!("there is no event {seq}; the log has {}", reader.fold().next_seq()))),
+        None => {
+            Err(Failure::Said(format!("there is no event {seq}; the log has {}", reader.fold().next_seq())))
+        }
     }
 }

@@ -30,7 +30,8 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
         let mut row = Row { session: id.to_string(), events: 0, requests: 0, ok: false, error: None };
-        let outcome = store.read_session(&id).map_err(Failure::from).and_then(|reader| check(&reader, &mut row));
+        let outcome =
+            store.read_session(&id).map_err(Failure::from).and_then(|reader| check(&reader, &mut row));
         match outcome {
             Ok(()) => row.ok = true,
             Err(failure) => row.error = Some(chain(&failure)),
@@ -46,7 +47,8 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
         for row in rows.iter().filter(|row| !row.ok) {
             eprintln!("rederive: session {}: {}", row.session, row.error.as_deref().unwrap_or_default());
         }
-        let (events, requests) = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.events, sum.1 + row.requests));
+        let (events, requests) =
+            rows.iter().fold((0, 0), |sum, row| (sum.0 + row.events, sum.1 + row.requests));
         output::line(format_args!(
             "{} of {} sessions verified: {events} events, {requests} requests rebuilt",
             rows.len() - bad,

@@ -331,7 +331,13 @@ impl Committer {
     /// A ticket for nothing.
     pub(super) fn done(self: &Arc<Self>) -> Ticket {
         let end = FrameEnd { side: Side::A, generation: 0, offset: 0 };
-        Ticket { committer: Arc::clone(self), end, durability: Durability::Buffered, settled: true, waiter: None }
+        Ticket {
+            committer: Arc::clone(self),
+            end,
+            durability: Durability::Buffered,
+            settled: true,
+            waiter: None,
+        }
     }
 
     /// Hands `request` to the committing thread; gives it back where there is none.

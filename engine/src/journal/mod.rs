@@ -44,7 +44,9 @@ pub use error::JournalError;
 pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
-pub(crate) use slots::{Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slot_is_held, slots};
+pub(crate) use slots::{
+    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slot_is_held, slots,
+};
 
 /// Where the random half of a salt comes from.
 pub(crate) type SaltSource = Box<dyn FnMut() -> u64 + Send>;

@@ -273,6 +273,12 @@ impl Packer {
         Self { zstd: zstd::bulk::Compressor::new(level).ok(), scratch: Vec::new() }
     }
 
+    /// A packer that compresses nothing, so that its bytes depend on no library.
+    #[cfg(test)]
+    pub(super) fn storing() -> Self {
+        Self { zstd: None, scratch: Vec::new() }
+    }
+
     /// Appends `raw` to `out`, compressed where that is shorter; says how many bytes that took.
     pub(super) fn pack(&mut self, raw: &[u8], out: &mut Vec<u8>) -> u64 {
         self.scratch.clear();

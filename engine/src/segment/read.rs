@@ -234,6 +234,11 @@ impl SegmentReader {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(super) fn section(&self, section: Section) -> &super::layout::Entry {
+        self.header.section(section)
+    }
+
     fn all_envelopes(&self) -> Result<&Envelopes, SegmentError> {
         if let Some(envelopes) = self.envelopes.get() {
             return Ok(envelopes);

@@ -190,3 +190,264 @@ fn a_written_segment_is_found_listed_and_removed() {
     assert!(list_segments(&OsDisk, &root).unwrap().segments.is_empty());
     assert!(matches!(SegmentReader::open(&OsDisk, &path, ID), Err(SegmentError::Missing { .. })));
 }
+
+/// `cargo test --release -p rederive-engine --lib measure -- --ignored --nocapture --test-threads=1`
+#[test]
+#[ignore = "measures, and says little without --release"]
+fn measure_segments() {
+    use std::time::Instant;
+    let folder = tempfile::tempdir().unwrap();
+    // The workload `steps`: 40 deltas a settlement, 600-byte answers, 2.5 KB tool results.
+    let mut log = Sample::new(1);
+    log.push("turn/start", r#"{"turn":1}"#, "");
+    for step in 1..=1000 {
+        log.step(step, 40, 600, 2500);
+    }
+    let end = log.fold().checkpoint();
+    let lines: usize = log.events.iter().map(|event| event.to_line().len() + 1).sum();
+    for level in [1, 3, 6] {
+        let meta = meta();
+        let input = SegmentInput { id: ID, key: SessionKey(9), meta: &meta, events: &log.events, end: &end };
+        let mut packer = Packer::new(level);
+        let start = Instant::now();
+        let bytes = encode(&input, &mut packer).unwrap();
+        let took = start.elapsed();
+        let jsonl: Vec<u8> = log.events.iter().flat_map(|e| (e.to_line() + "\n").into_bytes()).collect();
+        let whole = zstd::bulk::compress(&jsonl, level).unwrap();
+        println!(
+            "level {level}: {} events, {lines} bytes of lines, {} stored ({:.1} an event, {:.3} of the lines, {:.2} of one zstd frame), {:.0} MB/s",
+            log.events.len(),
+            bytes.len(),
+            bytes.len() as f64 / log.events.len() as f64,
+            bytes.len() as f64 / lines as f64,
+            bytes.len() as f64 / whole.len() as f64,
+            lines as f64 / 1e6 / took.as_secs_f64(),
+        );
+        assert!(bytes.len() < lines / 2);
+        let reader = open(&bytes, folder.path()).unwrap();
+        for section in layout::Section::ALL {
+            let entry = reader.section(section);
+            println!("  {:<11} {:>9} of {:>9}", section.name(), entry.stored, entry.raw);
+        }
+        let start = Instant::now();
+        let events = reader.events(Seq::FIRST..Seq::new(u64::MAX)).unwrap();
+        println!("  all events: {:.0} MB/s", lines as f64 / 1e6 / start.elapsed().as_secs_f64());
+        assert_eq!(events.len(), log.events.len());
+    }
+    for nodes in [2_000_u64, 100_000] {
+        let mut log = Sample::new(2);
+        log.push("turn/start", r#"{"turn":1}"#, "");
+        for step in 1..=nodes / 2 {
+            log.step(step, 4, 600, 600);
+        }
+        let end = log.fold().checkpoint();
+        let bytes = sealed(&log.events, &end);
+        open(&bytes, folder.path()).unwrap();
+        let path = folder.path().join("a.seg");
+        let start = Instant::now();
+        let reader = SegmentReader::open(&OsDisk, &path, ID).unwrap();
+        let opened = start.elapsed();
+        let checkpoint = reader.checkpoint().unwrap();
+        let with_checkpoint = start.elapsed();
+        let seqs: Vec<Seq> = checkpoint.nodes.iter().map(|node| node.seq).collect();
+        let texts = reader.visible(&seqs).unwrap();
+        let with_texts = start.elapsed();
+        let live: usize = texts.iter().map(|text| text.text.len()).sum();
+        let fold = restore(checkpoint, texts, None);
+        println!(
+            "{nodes} nodes: open {opened:?}, checkpoint {with_checkpoint:?}, {live} bytes of texts {with_texts:?}, fold {:?}; checkpoint {} bytes, directory {}",
+            start.elapsed(),
+            reader.section(layout::Section::Checkpoint).stored,
+            reader.section(layout::Section::Directory).stored,
+        );
+        assert_eq!(fold.surface().len() as u64, nodes);
+    }
+    // Tiny events, as stream deltas of their own: about 77 bytes a line.
+    let mut log = Sample::new(3);
+    for _ in 0..100_000 {
+        let text = log.rng.prose(4);
+        log.push("hook/invoked", &format!(r#"{{"t":"{text}"}}"#), "");
+    }
+    let bytes = sealed(&log.events, &log.fold().checkpoint());
+    println!("tiny: {:.1} bytes an event", bytes.len() as f64 / 1e5);
+    assert!(bytes.len() < 1_500_000);
+}
+
+mod any_event {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::json::Span;
+    use crate::event::line::KeyOrder;
+    use crate::event::{Kind, LogOnly, Shape, SurfaceOp};
+
+    fn kind() -> impl Strategy<Value = Kind> {
+        prop_oneof![
+            Just(Kind::SystemMessage),
+            Just(Kind::UserMessage),
+            Just(Kind::AssistantMessage),
+            Just(Kind::ToolResult),
+            (0..LogOnly::ALL.len()).prop_map(|index| Kind::LogOnly(LogOnly::ALL[index])),
+            "[a-z]{1,3}/own".prop_map(|name| Kind::Foreign(name.into())),
+        ]
+    }
+
+    fn shape() -> impl Strategy<Value = Shape> {
+        prop_oneof![
+            Just(Shape::Order(KeyOrder(0x4321))),
+            Just(Shape::Order(KeyOrder(0x4231))),
+            (".{0,12}", ".{0,12}").prop_map(|(before, behind)| Shape::Verbatim {
+                before: Bytes::from(before),
+                behind: Bytes::from(behind)
+            }),
+        ]
+    }
+
+    type Parts = (Kind, Shape, [String; 3], u64, Option<(u64, u64)>, Option<Vec<u64>>, bool);
+
+    fn parts() -> impl Strategy<Value = Parts> {
+        let texts = [".{0,30}", ".{0,30}", ".{0,30}"];
+        let op = proptest::option::of((any::<u64>(), any::<u64>()));
+        let sources = proptest::option::of(proptest::collection::vec(any::<u64>(), 0..4));
+        (kind(), shape(), texts, any::<u64>(), op, sources, any::<bool>())
+    }
+
+    fn event(seq: Seq, (kind, shape, [head, text, tail], time_ms, op, sources, ignorable): Parts) -> Event {
+        let on_surface = kind.node().is_some();
+        let whole = kind == Kind::UserMessage;
+        let visible = (on_surface || kind == Kind::LogOnly(LogOnly::RequestHeader)).then(|| {
+            let start = if whole { 0 } else { head.len() };
+            Span { start: start as u32, end: (start + text.len()) as u32 }
+        });
+        let data = if whole { text } else { head + &text + &tail };
+        let op = on_surface.then(|| {
+            op.map_or(SurfaceOp::Append, |(start, end)| SurfaceOp::Replace {
+                start: Seq::new(start),
+                end: Seq::new(end),
+            })
+        });
+        let sources: Option<Arc<[Seq]>> =
+            sources.filter(|_| on_surface).map(|seqs| seqs.into_iter().map(Seq::new).collect());
+        Event { seq, time_ms, kind, op, sources, ignorable, data: data.into(), visible, shape }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_an_event_holds_reads_back(
+            first in prop_oneof![0..100_u64, Just(u64::MAX - 50)],
+            parts in proptest::collection::vec(parts(), 1..30),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let events: Vec<Event> =
+                parts.into_iter().zip(first..).map(|(parts, seq)| event(Seq::new(seq), parts)).collect();
+            let end = Checkpoint { next: Seq::new(first + events.len() as u64), ..Checkpoint::default() };
+            let reader = open(&sealed(&events, &end), folder.path()).unwrap();
+            prop_assert_eq!(reader.events(Seq::FIRST..Seq::new(u64::MAX)).unwrap(), events);
+            reader.verify().unwrap();
+        }
+
+        #[test]
+        fn no_bytes_make_a_reader_panic(
+            at in proptest::collection::vec((0..4000_usize, any::<u8>()), 1..4),
+            seed in 0..3_u64,
+        ) {
+            // The checksums are made right again, so that the decoders behind them are reached.
+            let folder = tempfile::tempdir().unwrap();
+            let log = Sample::rich(seed, 3);
+            let end = log.fold().checkpoint();
+            let input = SegmentInput { id: ID, key: SessionKey(9), meta: &meta(), events: &log.events, end: &end };
+            let mut bytes = encode(&input, &mut Packer::storing()).unwrap();
+            let length = bytes.len();
+            for (at, value) in at {
+                bytes[layout::HEADER_LEN + at % (length - layout::HEADER_LEN)] = value;
+            }
+            let mut header = layout::Header::read(&encode(&input, &mut Packer::storing()).unwrap(), length as u64).unwrap();
+            for (entry, section) in header.sections.iter_mut().zip(layout::Section::ALL) {
+                let stored = &bytes[entry.offset as usize..(entry.offset + entry.stored) as usize];
+                if !section.is_column() {
+                    entry.checksum = layout::checksum(stored);
+                }
+            }
+            bytes[..layout::HEADER_LEN].copy_from_slice(&header.write());
+            if let Ok(reader) = open(&bytes, folder.path()) {
+                let _ = reader.verify();
+                let seqs: Vec<Seq> = reader.visible_seqs().collect();
+                let _ = reader.visible(&seqs);
+            }
+        }
+    }
+}
+
+mod golden {
+    use std::fmt::Write;
+
+    use super::*;
+
+    const HEX: &str = "tests/golden/v1/segment.hex";
+
+    fn log() -> Sample {
+        let mut log = Sample::new(0);
+        for line in [
+            r#"{"type":"user/message","seq":0,"time":1700000000000,"data":{"role":"user","content":[{"type":"text","text":"hi"}]},"surfaceOp":"append"}"#,
+            r#"{ "type":"todo/write","seq":1,"time":1700000000250,"data":{"items":[]}}"#,
+            r#"{"type":"assistant/message","seq":2,"time":1700000000100,"data":{"turn":1,"message":{"role":"assistant","content":[],"source":{"provider":"p","model":"m"}},"usage":{}},"surfaceOp":"append"}"#,
+            r#"{"type":"my/own","seq":3,"time":1700000000100,"data":{},"ignorable":true}"#,
+            r#"{"type":"user/message","seq":4,"time":1700000000101,"data":{"role":"user","content":[]},"surfaceOp":{"op":"replace","startSeq":0,"endSeq":2},"sourceEventSeqs":[0,2]}"#,
+        ] {
+            log.push_line(line);
+        }
+        log
+    }
+
+    fn bytes(log: &Sample) -> Vec<u8> {
+        let end = log.fold().checkpoint();
+        let input =
+            SegmentInput { id: ID, key: SessionKey(9), meta: &meta(), events: &log.events, end: &end };
+        encode(&input, &mut Packer::storing()).unwrap()
+    }
+
+    fn dump(bytes: &[u8]) -> String {
+        let header = layout::Header::read(bytes, bytes.len() as u64).unwrap();
+        let mut out = String::from("# A segment of five events, nothing compressed. FORMAT.md, Segments.\n");
+        let mut part = |name: &str, from: usize, to: usize| {
+            let _ = writeln!(out, "# {name}, at {from}");
+            for row in bytes[from..to].chunks(16) {
+                let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
+                let _ = writeln!(out, "{}", hex.join(" "));
+            }
+        };
+        part("magic, version, number of sections", 0, 16);
+        part("id, session key, first seq, count, file length, reserved", 16, 64);
+        for (index, section) in layout::Section::ALL.iter().enumerate() {
+            let at = 64 + index * 48;
+            part(&format!("{}: kind, codec, offset, stored, raw, checksum", section.name()), at, at + 48);
+        }
+        part("checksum of the header", layout::HEADER_LEN - 16, layout::HEADER_LEN);
+        for (entry, section) in header.sections.iter().zip(layout::Section::ALL) {
+            part(section.name(), entry.offset as usize, (entry.offset + entry.stored) as usize);
+        }
+        out
+    }
+
+    #[test]
+    fn the_golden_segment_is_written_and_read_as_ever() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(HEX);
+        let log = log();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, dump(&bytes(&log))).unwrap();
+        }
+        let hex = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(dump(&bytes(&log)), hex);
+        let golden: Vec<u8> = hex
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .flat_map(|line| line.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()))
+            .collect();
+        let folder = tempfile::tempdir().unwrap();
+        check(&golden, &log.events, &log.fold().checkpoint(), folder.path());
+    }
+}

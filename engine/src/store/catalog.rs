@@ -16,8 +16,8 @@ use crate::fold::{Checkpoint, Fold};
 use crate::ids::{SegmentId, Seq, SessionId, SessionKey};
 use crate::index::{self, IndexError, NewSession, Owner, PageCursor, Seal, SegmentRow, SessionRow, View};
 use crate::segment::{
-    Base, Packer, SegmentInput, SegmentMeta, SegmentReader, encode, list_segments, remove_segments, segment_path,
-    write_segment,
+    Base, Packer, SegmentInput, SegmentMeta, SegmentReader, encode, list_segments, remove_segments,
+    segment_path, write_segment,
 };
 use crate::types::TypeRegistry;
 
@@ -249,11 +249,14 @@ pub(super) fn write_tail(core: &Shared, session: &LiveSession, tail: Tail) -> Re
     if tail.events.is_empty() {
         return Ok(sealed);
     }
-    let (row, mut own) = core.index.read(|view| Ok((view.live_session(tail.key)?, view.own_segments(tail.key)?)))?;
+    let (row, mut own) =
+        core.index.read(|view| Ok((view.live_session(tail.key)?, view.own_segments(tail.key)?)))?;
     let mut events = tail.events;
     let mut bytes: u64 = events.iter().map(|event| event.data.len() as u64).sum();
     while let Some((first, small)) = own.pop() {
-        if small.raw_bytes > bytes.saturating_mul(MERGE_FACTOR) || small.raw_bytes + bytes > core.options.segment_bytes {
+        if small.raw_bytes > bytes.saturating_mul(MERGE_FACTOR)
+            || small.raw_bytes + bytes > core.options.segment_bytes
+        {
             break;
         }
         let path = segment_path(&core.segments, small.id);

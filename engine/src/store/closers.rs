@@ -19,7 +19,8 @@ pub(crate) fn closers(fold: &Fold) -> Vec<Draft> {
     for call in state.pending_calls() {
         // A call whose message left the surface needs no result, and a result would have no call.
         if fold.surface().get(call.node()).is_some() {
-            drafts.push(result(call, turn, state.step().unwrap_or_else(|| state.last_step()), seq).at(time_ms));
+            drafts
+                .push(result(call, turn, state.step().unwrap_or_else(|| state.last_step()), seq).at(time_ms));
             seq = seq.next();
         }
     }

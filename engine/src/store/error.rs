@@ -176,6 +176,9 @@ pub enum ForkError {
     Store(#[from] StoreError),
 }
 
-pub(crate) fn io_error<'a>(operation: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
+pub(crate) fn io_error<'a>(
+    operation: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> StoreError + 'a {
     move |source| StoreError::Io { path: path.to_owned(), operation, source }
 }

@@ -93,7 +93,11 @@ impl Store {
         }
     }
 
-    fn stage(&self, mut lines: impl BufRead, staged: &mut catalog::Staged<'_>) -> Result<Imported, ImportError> {
+    fn stage(
+        &self,
+        mut lines: impl BufRead,
+        staged: &mut catalog::Staged<'_>,
+    ) -> Result<Imported, ImportError> {
         let core = &self.inner.core;
         let limit = core.options.event_bytes_max;
         let mut buffer = Vec::new();
@@ -138,12 +142,21 @@ impl Store {
             staged.push(&tail, &fold)?;
         }
         staged.commit(&header_line)?;
-        Ok(Imported { id: header_line.id().clone(), events: fold.next_seq().value(), bytes: fold.line_bytes() })
+        Ok(Imported {
+            id: header_line.id().clone(),
+            events: fold.next_seq().value(),
+            bytes: fold.line_bytes(),
+        })
     }
 }
 
 /// Reads one line without its line feed; `false` at the end. A line over `limit` is not read whole.
-fn read_line(lines: &mut impl BufRead, buffer: &mut Vec<u8>, number: u64, limit: u64) -> Result<bool, ImportError> {
+fn read_line(
+    lines: &mut impl BufRead,
+    buffer: &mut Vec<u8>,
+    number: u64,
+    limit: u64,
+) -> Result<bool, ImportError> {
     buffer.clear();
     loop {
         let chunk = match lines.fill_buf() {

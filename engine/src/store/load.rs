@@ -29,7 +29,11 @@ impl Shared {
     }
 
     /// Opens the segment that holds the session's event `seq`; `None` where it is not sealed.
-    pub(crate) fn segment_with(&self, key: SessionKey, seq: Seq) -> Result<Option<(Stretch, SegmentReader)>, StoreError> {
+    pub(crate) fn segment_with(
+        &self,
+        key: SessionKey,
+        seq: Seq,
+    ) -> Result<Option<(Stretch, SegmentReader)>, StoreError> {
         let Some(stretch) = self.stretch_with(key, seq)? else { return Ok(None) };
         match self.segment(stretch) {
             // Merged with another one by its owner since the index was read.

@@ -115,7 +115,12 @@ impl NewSession {
         self
     }
 
-    fn header_line(&self, now_ms: u64, parent: Option<&str>, is_seeded: bool) -> Result<HeaderLine, StoreError> {
+    fn header_line(
+        &self,
+        now_ms: u64,
+        parent: Option<&str>,
+        is_seeded: bool,
+    ) -> Result<HeaderLine, StoreError> {
         let id = SessionId::new(&self.id).ok_or(StoreError::BadName { bytes: self.id.len() })?;
         let created_at_ms = self.created_at_ms.unwrap_or(now_ms);
         Ok(HeaderLine::build(&id, created_at_ms, self.cwd.as_deref(), parent, is_seeded))
@@ -140,7 +145,11 @@ impl Store {
 
     /// As [`Store::create`], on a disk of one's own.
     #[doc(hidden)]
-    pub fn create_on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
+    pub fn create_on(
+        disk: Arc<dyn Disk>,
+        path: impl AsRef<Path>,
+        options: StoreOptions,
+    ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
         disk.create_folder(folder).map_err(io_error("create", folder))?;
         let entries = disk.list(folder).map_err(io_error("list", folder))?;
@@ -154,7 +163,9 @@ impl Store {
         let text = format!("rederive store {STORE_FORMAT}\n");
         let temporary = folder.join("FORMAT.tmp");
         let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
-        file.set_len(0).and_then(|()| file.write_at(text.as_bytes(), 0)).map_err(io_error("write", &temporary))?;
+        file.set_len(0)
+            .and_then(|()| file.write_at(text.as_bytes(), 0))
+            .map_err(io_error("write", &temporary))?;
         file.sync().map_err(io_error("sync", &temporary))?;
         drop(file);
         disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
@@ -196,7 +207,11 @@ impl Store {
 
     /// As [`Store::open`], on a disk of one's own.
     #[doc(hidden)]
-    pub fn open_on(disk: Arc<dyn Disk>, path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        path: impl AsRef<Path>,
+        options: StoreOptions,
+    ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
         check_format(disk.as_ref(), folder)?;
         let journals = folder.join("journal");
@@ -217,7 +232,8 @@ impl Store {
             ids: Mutex::new(0..0),
         });
         recover::at_open(&core, recovered)?;
-        let sealer = seal::Sealer::start(Arc::clone(&core)).map_err(io_error("start a thread for", folder))?;
+        let sealer =
+            seal::Sealer::start(Arc::clone(&core)).map_err(io_error("start a thread for", folder))?;
         Ok(Self { inner: Arc::new(StoreInner { sealer, core }) })
     }
 
@@ -235,7 +251,8 @@ impl Store {
     pub fn open_read_only_with(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StoreError> {
         let (disk, folder): (Arc<dyn Disk>, _) = (Arc::new(OsDisk), path.as_ref());
         check_format(disk.as_ref(), folder)?;
-        let index = Index::open_read_only(&disk, &folder.join("index.redb"), &index_options(&options, false))?;
+        let index =
+            Index::open_read_only(&disk, &folder.join("index.redb"), &index_options(&options, false))?;
         let core = Arc::new(Shared {
             segments: folder.join("segments"),
             journals: folder.join("journal"),
@@ -319,7 +336,13 @@ impl Store {
         recover::read_with_journal(core, id)
     }
 
-    fn adopt(&self, key: SessionKey, header_line: HeaderLine, types: crate::TypeRegistry, fold: crate::Fold) -> Session {
+    fn adopt(
+        &self,
+        key: SessionKey,
+        header_line: HeaderLine,
+        types: crate::TypeRegistry,
+        fold: crate::Fold,
+    ) -> Session {
         let live = Arc::new(LiveSession::new(key, header_line, types, fold));
         self.inner.core.lock_live().insert(key, Arc::clone(&live));
         Session { store: Arc::clone(&self.inner), live, closed: false }

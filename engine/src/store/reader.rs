@@ -11,8 +11,8 @@ use super::load::take_all;
 use super::session::LiveSession;
 use super::{Shared, StoreInner};
 use crate::admission::{Door, Origin};
-use crate::event::{Event, HeaderLine, Kind, LogOnly};
 use crate::event::line::Form;
+use crate::event::{Event, HeaderLine, Kind, LogOnly};
 use crate::fold::Fold;
 use crate::ids::{Seq, SessionId, SessionKey};
 use crate::segment::{StepKind, StepMark};
@@ -52,7 +52,16 @@ impl Reader {
 
     pub(super) fn new(core: Arc<Shared>, parts: Parts) -> Self {
         let Parts { key, header_line, types, fold, tail, sealed_to, owner } = parts;
-        Self { core, key, header_line: Arc::new(header_line), types, fold, tail: Arc::new(tail), sealed_to, owner }
+        Self {
+            core,
+            key,
+            header_line: Arc::new(header_line),
+            types,
+            fold,
+            tail: Arc::new(tail),
+            sealed_to,
+            owner,
+        }
     }
 
     /// The session's name.
@@ -136,7 +145,11 @@ impl Reader {
         let mut next = Seq::FIRST;
         while next < self.sealed_to {
             let Some((stretch, segment)) = self.core.segment_with(self.key, next)? else {
-                return Err(StoreError::Gap { from: next, to: self.sealed_to, path: self.core.segments.clone() });
+                return Err(StoreError::Gap {
+                    from: next,
+                    to: self.sealed_to,
+                    path: self.core.segments.clone(),
+                });
             };
             let end = stretch.end.min(self.sealed_to);
             steps.extend(segment.steps()?.into_iter().filter(|step| (next..end).contains(&step.seq)));
@@ -169,7 +182,11 @@ impl Reader {
             return Ok(self.fold.clone());
         }
         if seq > self.fold.next_seq() {
-            return Err(StoreError::NoEvent { session: self.id().clone(), seq, events: self.fold.next_seq().value() });
+            return Err(StoreError::NoEvent {
+                session: self.id().clone(),
+                seq,
+                events: self.fold.next_seq().value(),
+            });
         }
         let mut fold = self.core.load(self.key, seq.min(self.sealed_to))?;
         let missing = usize::try_from(seq.since(fold.next_seq())).unwrap_or(usize::MAX);
@@ -209,7 +226,11 @@ impl Events {
             reader.tail.get(from..to.min(reader.tail.len())).unwrap_or_default().to_vec()
         };
         if events.first().map(Event::seq) != Some(self.next) {
-            return Err(StoreError::Gap { from: self.next, to: self.end, path: reader.core.segments.clone() });
+            return Err(StoreError::Gap {
+                from: self.next,
+                to: self.end,
+                path: reader.core.segments.clone(),
+            });
         }
         self.buffer = events.into_iter();
         Ok(())

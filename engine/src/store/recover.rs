@@ -18,7 +18,9 @@ use crate::event::Event;
 use crate::event::line::Form;
 use crate::fold::Fold;
 use crate::ids::{Seq, SessionId, SessionKey};
-use crate::journal::{JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, recover_slot, slots};
+use crate::journal::{
+    JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, recover_slot, slots,
+};
 use crate::types::TypeRegistry;
 
 /// How often a reader starts over when a session was sealed or handed over under its eyes.

@@ -152,7 +152,8 @@ impl Worker {
                 self.dirty.insert(session.key, (session, seen));
             }
             Order::Wake => {
-                let journal_is_full = self.core.journal().live_bytes() >= self.core.options.journal_switch_bytes;
+                let journal_is_full =
+                    self.core.journal().live_bytes() >= self.core.options.journal_switch_bytes;
                 for (session, _) in self.dirty.values() {
                     if journal_is_full || session.lock().tail_bytes >= self.core.options.segment_bytes {
                         push_once(jobs, Arc::clone(session), Then::KeepOpen, None);
@@ -206,7 +207,10 @@ impl Worker {
 }
 
 fn push_once(jobs: &mut Vec<Job>, session: Arc<LiveSession>, then: Then, reply: Option<Reply>) {
-    if let Some(job) = jobs.iter_mut().find(|job| Arc::ptr_eq(&job.session, &session) && (job.reply.is_none() || reply.is_none())) {
+    if let Some(job) = jobs
+        .iter_mut()
+        .find(|job| Arc::ptr_eq(&job.session, &session) && (job.reply.is_none() || reply.is_none()))
+    {
         if then == Then::LetGo {
             job.then = then;
         }

@@ -129,7 +129,11 @@ impl Session {
     /// As [`Session::append`], and admits the types that only the store and the step protocol write.
     /// For the step protocol; a host that calls it can write logs that the protocol would not.
     #[doc(hidden)]
-    pub fn append_reserved(&mut self, batch: Vec<Draft>, durability: Durability) -> Result<Ticket, AppendError> {
+    pub fn append_reserved(
+        &mut self,
+        batch: Vec<Draft>,
+        durability: Durability,
+    ) -> Result<Ticket, AppendError> {
         self.write(&Incoming::Drafts(&batch), Origin::Store, durability)
     }
 
@@ -141,7 +145,12 @@ impl Session {
         self.write(&Incoming::Lines(lines, Form::Draft), Origin::Host, durability)
     }
 
-    fn write(&mut self, incoming: &Incoming<'_>, origin: Origin, durability: Durability) -> Result<Ticket, AppendError> {
+    fn write(
+        &mut self,
+        incoming: &Incoming<'_>,
+        origin: Origin,
+        durability: Durability,
+    ) -> Result<Ticket, AppendError> {
         let core = &self.store.core;
         let journal = core.journal();
         let mut live = self.live.lock();
@@ -247,8 +256,12 @@ fn admit_all(
     origin: Origin,
 ) -> Result<(Vec<Event>, Vec<u8>), crate::admission::Refusal> {
     let (count, bytes, form) = match incoming {
-        Incoming::Drafts(drafts) => (drafts.len(), drafts.iter().map(|draft| draft.data.len() as u64).sum::<u64>(), Form::Draft),
-        Incoming::Lines(lines, form) => (lines.len(), lines.iter().map(|line| line.len() as u64).sum(), *form),
+        Incoming::Drafts(drafts) => {
+            (drafts.len(), drafts.iter().map(|draft| draft.data.len() as u64).sum::<u64>(), Form::Draft)
+        }
+        Incoming::Lines(lines, form) => {
+            (lines.len(), lines.iter().map(|line| line.len() as u64).sum(), *form)
+        }
     };
     if bytes > core.options.batch_bytes_max && count > 1 {
         let why = format!("the batch has {bytes} bytes, over the limit of {}", core.options.batch_bytes_max);
