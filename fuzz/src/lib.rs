@@ -12,6 +12,7 @@
 
 mod json; // reading order, not the alphabet
 mod model;
+pub mod workload;
 
 pub use json::{Json, JsonError, Kind};
 pub use model::{Expected, Model, NextExpected, Refusal, RefusedExpected, RequestExpected, fold};

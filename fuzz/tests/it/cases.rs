@@ -4,6 +4,9 @@ use rederive_fuzz::{Model, fold};
 
 use crate::support::in_workspace;
 
+/// Name, surface, generation; messages, bytes and digest of the next request.
+type Figures = (&'static str, &'static [u64], u64, u64, u64, &'static str);
+
 fn folded(name: &str) -> (Model, Option<(u64, &'static str)>) {
     let path = in_workspace("engine/tests/fixtures/cases").join(name).with_extension("jsonl");
     let (model, end) = fold(&std::fs::read(path).unwrap());
@@ -29,7 +32,7 @@ fn request_before(name: &str, seq: usize) -> Vec<u8> {
 
 #[test]
 fn admitted_cases_give_their_figures() {
-    let cases: [(&str, &[u64], u64, u64, u64, &str); 14] = [
+    let cases: [Figures; 14] = [
         ("prefix", &[2, 3], 0, 2, 249, "4a8c3b1e1060f8451e642a79ffd28f1d095a34a435aad3490a29145c7014fe2d"),
         (
             "call-without-result",
