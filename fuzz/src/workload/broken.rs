@@ -80,7 +80,7 @@ const INITIAL: &str = ",\"reason\":\"initial\"";
 
 /// Every breakage: the rule, the clause, and the line.
 const TABLE: &[(&str, &str, Break)] = &[
-    ("json", "empty-line", |_| String::new()),
+    ("json", "a-word", |_| "turn/start".to_owned()),
     ("json", "truncated", |at| at.user(APPEND).trim_end_matches("\"}").to_owned()),
     ("json", "two-values", |at| at.user(APPEND) + "{}"),
     ("json", "array", |at| format!("[{}]", at.user(APPEND))),
@@ -268,7 +268,7 @@ pub fn broken_by(index: usize, seed: u64) -> Broken {
     let mut log = Writer::new(seed, "broken");
     let stage = stage(&mut log);
     let mut lines: Vec<String> = log.lines.into_iter().collect();
-    let fallback: (&str, &str, Break) = ("json", "empty-line", |_| String::new());
+    let fallback: (&str, &str, Break) = ("json", "a-word", |_| "turn/start".to_owned());
     let (rule, what, line) = TABLE.get(index % BREAKS).copied().unwrap_or(fallback);
     lines.push(line(&stage));
     Broken { lines, rule, what }

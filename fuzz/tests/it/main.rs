@@ -7,7 +7,6 @@
 )]
 
 mod cases;
-mod examples;
 mod fixtures;
 mod rules;
 mod support;
