@@ -7,6 +7,7 @@
 )]
 
 mod cases;
+mod examples;
 mod fixtures;
 mod rules;
 mod support;
