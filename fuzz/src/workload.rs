@@ -68,7 +68,7 @@ pub fn steps(seed: u64, count: u64) -> Lines {
     })
 }
 
-/// About 1.3 million events and 100 MB, most of them foreign deltas that the model never sees;
+/// About 1.3 million events and 120 MB, most of them foreign deltas that the model never sees;
 /// compactions leave exactly 2,000 nodes live at the end.
 pub fn long(seed: u64) -> Lines {
     long_of(seed, 12_300, 100, 2_000)
@@ -84,13 +84,13 @@ pub fn long_of(seed: u64, turns: u64, deltas: u64, live: usize) -> Lines {
         done += 1;
         log.turn_start();
         log.step_start();
-        log.user(150);
+        log.user(60);
         log.header_once();
         for _ in 0..deltas {
             let word = text::word(&mut log.rng);
-            log.event("x/delta", &format!("{{\"d\":\"{word}\"}}"), &Place::Foreign);
+            log.event("x/d", &format!("{{\"d\":\"{word}\"}}"), &Place::Foreign);
         }
-        log.answer(300, 0, 0);
+        log.answer(120, 0, 0);
         log.step_end();
         log.turn_end("completed");
         if 2 * live <= log.surface.len() || (turns == done && live < log.surface.len()) {
