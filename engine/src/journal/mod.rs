@@ -261,9 +261,9 @@ impl JournalSet {
         Ok(())
     }
 
-    /// Ends the journal; marks the slot clean where everything was released, and says whether it
-    /// did.
-    pub(crate) fn close(&self) -> Result<bool, JournalError> {
+    /// Ends the journal for a caller that cannot give it up; nothing may be appended afterwards.
+    /// Marks the slot clean where everything was released, and says whether it did.
+    pub(crate) fn finish(&self) -> Result<bool, JournalError> {
         self.flush()?;
         let mut writer = self.writer();
         let all_free = Side::BOTH
@@ -277,6 +277,12 @@ impl JournalSet {
             }
         }
         Ok(all_free)
+    }
+
+    /// As [`JournalSet::finish`], and lets go of the slot.
+    #[cfg(test)]
+    pub(crate) fn close(self) -> Result<bool, JournalError> {
+        self.finish()
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {

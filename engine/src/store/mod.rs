@@ -56,7 +56,7 @@ const FORMAT_FILE: &str = "FORMAT";
 /// let store = Store::create(folder.path().join("store"))?;
 /// store.create_session(NewSession::new("chat-1"))?.close()?;
 /// assert_eq!(store.sessions(None, 10)?.len(), 1);
-/// # Ok::<(), rederive_engine::StoreError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -401,7 +401,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(journal) = &self.journal
-            && let Err(error) = journal.close()
+            && let Err(error) = journal.finish()
         {
             tracing::error!(%error, "the journal was not closed; the next open recovers it");
         }

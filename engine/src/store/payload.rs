@@ -38,8 +38,16 @@ impl Builder {
 
 /// The lines of a payload; `None` where it does not decode whole.
 pub(crate) fn decode(payload: &[u8]) -> Option<Vec<&[u8]>> {
-    let (lines, used) = bincode::borrow_decode_from_slice::<Vec<&[u8]>, _>(payload, CONFIG).ok()?;
-    (used == payload.len()).then_some(lines)
+    let (count, used) = bincode::decode_from_slice::<u64, _>(payload, CONFIG).ok()?;
+    let mut rest = payload.get(used..)?;
+    // Line by line: decoding the list at once would allocate what the count claims.
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let (line, used) = bincode::borrow_decode_from_slice::<&[u8], _>(rest, CONFIG).ok()?;
+        lines.push(line);
+        rest = rest.get(used..)?;
+    }
+    rest.is_empty().then_some(lines)
 }
 
 #[cfg(test)]
