@@ -1,1 +1,3 @@
 //! Placeholder of the crate's face.
+
+pub mod formats;
