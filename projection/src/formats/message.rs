@@ -217,9 +217,12 @@ fn replayed<'a>(mut kind: Kind<'a>, replay: Option<&'a str>) -> Result<Kind<'a>,
             continue;
         }
         let slot = match (&mut kind, &*key) {
-            (Kind::Reasoning(Reasoning { signature, .. }), "signature")
-            | (Kind::Text { signature, .. }, "signature")
-            | (Kind::Call(Call { signature, .. }), "signature") => signature,
+            (
+                Kind::Reasoning(Reasoning { signature, .. })
+                | Kind::Text { signature, .. }
+                | Kind::Call(Call { signature, .. }),
+                "signature",
+            ) => signature,
             (Kind::Reasoning(Reasoning { redacted, .. }), "redacted") => redacted,
             (Kind::Reasoning(Reasoning { encrypted, .. }), "encryptedContent") => encrypted,
             (Kind::Reasoning(Reasoning { id, .. }), "itemId") => id,

@@ -192,6 +192,7 @@ pub struct ImageLimits {
 }
 
 /// What a body depends on beside the request. Part of the record of a dispatch.
+#[expect(clippy::struct_excessive_bools, reason = "independent options, set by name")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyOptions {
     format: Format,

@@ -149,6 +149,7 @@ impl Footprint {
 }
 
 /// What only the log and the clock know about two requests.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with a name")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// Milliseconds between the two, where known.
@@ -341,11 +342,8 @@ fn difference(previous: &Footprint, next: &Footprint, context: Context) -> Optio
         return Some((common, MissReason::SystemChanged));
     }
     if previous.tiers != next.tiers {
-        let changed = |(a, b): &(&Vec<(String, String)>, &Vec<(String, String)>)| {
-            a.iter().find(|pair| !b.contains(pair)).map(|(field, _)| field.clone())
-        };
-        let field = changed(&(&next.tiers, &previous.tiers))
-            .or_else(|| changed(&(&previous.tiers, &next.tiers)))
+        let field = changed_field(&next.tiers, &previous.tiers)
+            .or_else(|| changed_field(&previous.tiers, &next.tiers))
             .unwrap_or_default();
         let kept =
             if next.rule.mechanism == Mechanism::Anthropic { tools + next.system().count() } else { 0 };
@@ -364,6 +362,10 @@ fn difference(previous: &Footprint, next: &Footprint, context: Context) -> Optio
         MissReason::MessagesChanged { segment: common, seq }
     };
     Some((common, reason))
+}
+
+fn changed_field(these: &[(String, String)], those: &[(String, String)]) -> Option<String> {
+    these.iter().find(|pair| !those.contains(pair)).map(|(field, _)| field.clone())
 }
 
 fn tools_changed(previous: &Footprint, next: &Footprint) -> &'static str {

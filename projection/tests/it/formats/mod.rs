@@ -1,0 +1,10 @@
+//! Provider formats.
+
+mod caching;
+mod extension;
+mod golden;
+mod imported;
+mod logs;
+mod pairing;
+mod sample;
+mod strict;

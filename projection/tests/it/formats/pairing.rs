@@ -1,0 +1,99 @@
+//! Each tool call is answered exactly once, right after it, or the request is refused with its node.
+
+use rederive_projection::formats::{BodyOptions, Format, FormatError, body};
+
+use super::sample::{Objects, Sample, header};
+
+const USER: &str = r#"{"role":"user","content":[{"type":"text","text":"U"}]}"#;
+
+fn call(ids: &[&str]) -> String {
+    let calls: Vec<String> = ids
+        .iter()
+        .map(|id| format!(r#"{{"type":"tool-call","id":"{id}","name":"t","arguments":"{{}}"}}"#))
+        .collect();
+    format!(
+        r#"{{"role":"assistant","source":{{"kind":"model","provider":"p","model":"m"}},"content":[{}]}}"#,
+        calls.join(",")
+    )
+}
+
+fn result(id: &str) -> String {
+    format!(r#"{{"role":"user","content":[{{"type":"tool-result","toolCallId":"{id}","content":[]}}]}}"#)
+}
+
+/// Seqs count from 2.
+fn check(messages: &[String], expected: impl Fn(&FormatError) -> bool) {
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Canonical) {
+        let texts: Vec<&str> = messages.iter().map(String::as_str).collect();
+        let error = body(&Sample::new(&header(format), &texts), &BodyOptions::new(format), &Objects)
+            .expect_err("must be refused");
+        assert!(expected(&error), "{format}: {error:?}");
+    }
+}
+
+#[test]
+fn a_call_that_waits_at_the_end_is_named() {
+    check(
+        &[USER.into(), call(&["c1", "c2"]), result("c1")],
+        |error| matches!(error, FormatError::Unanswered { seq: 3, asked: 3, call } if call == "c2"),
+    );
+}
+
+#[test]
+fn a_message_between_call_and_result_is_named() {
+    check(
+        &[USER.into(), call(&["c1"]), USER.into(), result("c1")],
+        |error| matches!(error, FormatError::Unanswered { seq: 4, asked: 3, call } if call == "c1"),
+    );
+    check(
+        &[USER.into(), call(&["c1"]), call(&["c2"])],
+        |error| matches!(error, FormatError::Unanswered { seq: 4, asked: 3, call } if call == "c1"),
+    );
+}
+
+#[test]
+fn a_result_whose_call_went_into_a_summary_is_named() {
+    check(
+        &[USER.into(), result("c2")],
+        |error| matches!(error, FormatError::Orphan { seq: 3, call } if call == "c2"),
+    );
+}
+
+#[test]
+fn a_second_result_is_named() {
+    let twice = [USER.into(), call(&["c1", "c2"]), result("c1"), result("c1"), result("c2")];
+    check(&twice, |error| matches!(error, FormatError::RepeatedResult { seq: 5, call } if call == "c1"));
+    let late = [USER.into(), call(&["c1"]), result("c1"), USER.into(), result("c1")];
+    check(&late, |error| matches!(error, FormatError::Orphan { seq: 6, call } if call == "c1"));
+}
+
+#[test]
+fn empty_and_repeated_ids_are_named() {
+    check(&[USER.into(), call(&["c1", ""])], |error| {
+        matches!(error, FormatError::EmptyCallId { seq: 3, index: 1 })
+    });
+    check(&[USER.into(), call(&["c1", "c1"])], |error| {
+        matches!(error, FormatError::RepeatedCallId { seq: 3, first: 3, .. })
+    });
+    check(
+        &[USER.into(), call(&["c1"]), result("c1"), call(&["c1"])],
+        |error| matches!(error, FormatError::RepeatedCallId { seq: 5, first: 3, call } if call == "c1"),
+    );
+}
+
+#[test]
+fn blocks_out_of_place_and_unknown_are_named() {
+    let image = r#"{"role":"assistant","content":[{"type":"image","attachment":{"mediaType":"image/png"}}]}"#;
+    check(&[USER.into(), image.into()], |error| {
+        matches!(error, FormatError::Misplaced { seq: 3, index: 0, kind: "image", .. })
+    });
+    let odd = r#"{"role":"user","content":[{"type":"text","text":"x"},{"type":"hologram"}]}"#;
+    check(
+        &[odd.into()],
+        |error| matches!(error, FormatError::UnknownBlock { seq: 2, index: 1, kind } if kind == "hologram"),
+    );
+    let lost = r#"{"role":"user","content":[{"type":"image","attachment":{"lost":true}}]}"#;
+    check(&[lost.into()], |error| matches!(error, FormatError::Object { seq: 2, index: 0, .. }));
+    check(&[r#"{"role":"user","content":[]}"#.into()], |error| matches!(error, FormatError::NoMessages));
+    check(&[r#"{"role":"user"}"#.into()], |error| matches!(error, FormatError::Malformed { seq: 2, .. }));
+}
