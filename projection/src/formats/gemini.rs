@@ -137,10 +137,12 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
             }
             (Kind::Reasoning(reasoning), Role::Assistant) => {
                 let (provider, _) = w.made_by(message);
-                match reasoning.signature {
+                match reasoning.signature.filter(|span| !json::is_blank(span)) {
                     _ if !provider => w.out.rule(seq, Rule::ForeignReasoning, block.index),
                     None => w.out.rule(seq, Rule::UnsignedReasoning, block.index),
-                    Some(_) if !own => w.out.rule(seq, Rule::ForeignSignature, block.index),
+                    Some(span) if !own || !is_base64(span) => {
+                        w.out.rule(seq, Rule::ForeignSignature, block.index)
+                    }
                     Some(_) => {
                         let start = enter(w, false, role);
                         w.out.put("{\"thought\":true,\"text\":");
@@ -159,7 +161,7 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
                 w.out.put(",\"args\":");
                 w.put_arguments(seq, block.index, call.arguments);
                 w.out.put("}");
-                if own && call.signature.is_some() {
+                if own && call.signature.is_some_and(is_base64) {
                     sign(w, seq, block.index, own, call.signature);
                 } else if !signed_call && w.route.model.starts_with("gemini-3") {
                     w.out.rule(seq, Rule::SignaturePlaceholder, block.index);
@@ -220,10 +222,19 @@ fn close(w: &mut Writer<'_>, start: usize) {
     w.out.put("}");
 }
 
+/// Whether a signature can be one of this provider's, which are bytes in base64.
+fn is_base64(span: &str) -> bool {
+    let text = json::inside(span);
+    let digits = text.trim_end_matches('=');
+    let digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+    let padding = text.len() - digits.len();
+    digits.bytes().all(digit) && text.len().is_multiple_of(4) && padding <= 2 && !digits.is_empty()
+}
+
 /// A part's signature goes back to the model that made it.
 fn sign(w: &mut Writer<'_>, seq: u64, index: usize, own: bool, signature: Option<&str>) {
     match signature {
-        Some(signature) if own => {
+        Some(signature) if own && is_base64(signature) => {
             w.out.put(",\"thoughtSignature\":");
             w.out.put_json(seq, index, signature);
         }

@@ -75,7 +75,11 @@ impl<'a> Settings<'a> {
                 }
                 "toolChoice" => settings.tool_choice = Some(choice(value).ok_or_else(|| bad("is unknown"))?),
                 _ => {
-                    rules.push(Applied { seq: None, rule: Rule::ConfigNotSent, detail: Some(key.to_owned()) })
+                    rules.push(Applied {
+                        seq: None,
+                        rule: Rule::ConfigNotSent,
+                        detail: Some(key.to_owned()),
+                    });
                 }
             }
         }
