@@ -177,7 +177,9 @@ impl Fold {
                 out.put(",");
             }
             self.open.phase = Phase::Messages;
+            let start = out.bytes.len();
             out.put(node.text);
+            out.mark(start, false, Phase::Messages);
             return Ok(out);
         }
         let message = message::read(node.seq, node.text, &mut out.rules)?;

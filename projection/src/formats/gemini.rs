@@ -120,7 +120,9 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
     let mut signed_call = false;
     for block in &message.blocks {
         match (&block.kind, message.role) {
-            (Kind::Text { text, signature }, _) if json::is_blank(text) && (!own || signature.is_none()) => {
+            (Kind::Text { text, signature }, _)
+                if json::is_blank(text) && !(own && signature.is_some_and(is_base64)) =>
+            {
                 w.out.rule(seq, Rule::BlankText, block.index);
             }
             (Kind::Text { text, signature }, _) => {
@@ -141,7 +143,7 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
                     _ if !provider => w.out.rule(seq, Rule::ForeignReasoning, block.index),
                     None => w.out.rule(seq, Rule::UnsignedReasoning, block.index),
                     Some(span) if !own || !is_base64(span) => {
-                        w.out.rule(seq, Rule::ForeignSignature, block.index)
+                        w.out.rule(seq, Rule::ForeignSignature, block.index);
                     }
                     Some(_) => {
                         let start = enter(w, false, role);
@@ -186,7 +188,10 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
         }
     }
     if let Some(held) = w.release() {
+        let start = w.out.bytes.len();
         w.out.bytes.extend_from_slice(&held);
+        w.out.mark(start, false, Phase::Messages);
+        w.out.object_tokens(held.len());
     }
     Ok(())
 }

@@ -115,9 +115,12 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
                 }
             }
             if let Some(held) = w.release() {
-                next(w);
+                let start = next(w);
                 w.out.bytes.extend_from_slice(&held);
-                w.out.put("]}");
+                w.out.put("]");
+                w.out.mark(start, false, Phase::Messages);
+                w.out.object_tokens(held.len());
+                w.out.put("}");
             }
             if parts.is_empty() { Ok(()) } else { said(w, message.seq, "user", &parts, false) }
         }
@@ -141,13 +144,14 @@ fn said(
     parts: &[&Block<'_>],
     head: bool,
 ) -> Result<(), FormatError> {
-    next(w);
+    let start = next(w);
     w.out.put("{\"role\":\"");
     w.out.put(role);
     w.out.put("\",\"content\":");
     if w.route.dialect == Dialect::DeepSeek {
         let texts = only_texts(w, seq, parts)?;
         w.put_joined(seq, &texts, "");
+        w.out.mark(start, false, if head { Phase::System } else { Phase::Messages });
     } else {
         w.out.put("[");
         for (position, block) in parts.iter().enumerate() {
@@ -261,7 +265,7 @@ fn assistant(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), FormatErro
         return Ok(());
     }
     w.open.role = Some("assistant");
-    next(w);
+    let start = next(w);
     w.out.put("{\"role\":\"assistant\",\"content\":");
     match texts.as_slice() {
         [] => w.out.put(if w.route.dialect == Dialect::DeepSeek { "\"\"" } else { "null" }),
@@ -291,7 +295,11 @@ fn assistant(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), FormatErro
         w.out.put_json(seq, *index, call.arguments);
         w.out.put("}}");
     }
-    w.out.put(if calls.is_empty() { "}" } else { "]}" });
+    if !calls.is_empty() {
+        w.out.put("]");
+    }
+    w.out.mark(start, false, Phase::Messages);
+    w.out.put("}");
     Ok(())
 }
 
@@ -322,7 +330,7 @@ fn result(
             _ => return Err(w.misplaced(seq, block)),
         }
     }
-    next(w);
+    let start = next(w);
     w.out.put("{\"role\":\"tool\",\"tool_call_id\":");
     w.put_call_id(seq, index, call);
     w.out.put(",\"content\":");
@@ -331,6 +339,7 @@ fn result(
         w.out.rule(seq, Rule::ErrorAsText, index);
     }
     w.put_joined(seq, &texts, if failed { "[error] " } else { "" });
+    w.out.mark(start, false, Phase::Messages);
     w.out.put("}");
     Ok(())
 }

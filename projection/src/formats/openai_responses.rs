@@ -96,21 +96,21 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
     for block in &message.blocks {
         match (&block.kind, message.role) {
             (Kind::Text { text, .. }, Role::Assistant) => {
-                next(w);
+                let start = next(w);
                 w.out.put("{\"type\":\"message\",\"role\":\"assistant\",\"content\":");
                 w.out.put_json(seq, block.index, text);
-                w.out.put("}");
+                close(w, start);
             }
             (Kind::Reasoning(reasoning), Role::Assistant) => think(w, message, block.index, reasoning),
             (Kind::Call(call), Role::Assistant) => {
-                next(w);
+                let start = next(w);
                 w.out.put("{\"type\":\"function_call\",\"call_id\":");
                 w.put_call_id(seq, block.index, call.id);
                 w.out.put(",\"name\":");
                 w.out.put_json(seq, block.index, call.name);
                 w.out.put(",\"arguments\":");
                 w.out.put_json(seq, block.index, call.arguments);
-                w.out.put("}");
+                close(w, start);
             }
             (Kind::Result { call, content, is_error }, Role::User) => {
                 result(w, seq, block.index, call, content, *is_error)?;
@@ -135,6 +135,12 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message<'_>) -> Result<(), For
     }
     w.out.put("]}");
     Ok(())
+}
+
+/// Ends an item that takes no breakpoint.
+fn close(w: &mut Writer<'_>, start: usize) {
+    w.out.mark(start, false, Phase::Messages);
+    w.out.put("}");
 }
 
 fn part(
@@ -188,7 +194,7 @@ fn think(w: &mut Writer<'_>, message: &Message<'_>, index: usize, reasoning: &Re
         None => w.out.rule(seq, Rule::UnsignedReasoning, index),
         Some(_) if !model => w.out.rule(seq, Rule::ForeignSignature, index),
         Some((data, id)) => {
-            next(w);
+            let start = next(w);
             w.out.put("{\"type\":\"reasoning\",\"id\":");
             w.out.put_json(seq, index, id);
             w.out.put(",\"summary\":[");
@@ -199,7 +205,7 @@ fn think(w: &mut Writer<'_>, message: &Message<'_>, index: usize, reasoning: &Re
             }
             w.out.put("],\"encrypted_content\":");
             w.out.put_json(seq, index, data);
-            w.out.put("}");
+            close(w, start);
         }
     }
 }
@@ -212,7 +218,7 @@ fn result(
     content: &[Block<'_>],
     is_error: Option<bool>,
 ) -> Result<(), FormatError> {
-    next(w);
+    let start = next(w);
     w.out.put("{\"type\":\"function_call_output\",\"call_id\":");
     w.put_call_id(seq, index, call);
     w.out.put(",\"output\":");
@@ -247,6 +253,6 @@ fn result(
             w.out.put("]");
         }
     }
-    w.out.put("}");
+    close(w, start);
     Ok(())
 }

@@ -124,6 +124,11 @@ impl Footprint {
         })
     }
 
+    /// What is known of the model.
+    pub fn rule(&self) -> &ModelRule {
+        &self.rule
+    }
+
     /// The segments, in the provider's order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments

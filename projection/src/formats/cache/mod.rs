@@ -5,6 +5,7 @@
 //! can bring its own table. Knows no clock and no network: time and usage come in as arguments.
 
 mod expect; // what the next request can read
+mod model; // a provider's cache in small, to check plans against
 pub(super) mod plan; // where breakpoints go
 mod price; // what that costs
 
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use super::{BodyOptions, Format, json};
 
 pub use expect::{Context, Expectation, Footprint, MissReason, Segment, SegmentKind, expected_cached};
+pub use model::{CacheModel, Unreached, check_reach};
 pub use price::{Price, PriceTable, Usage};
 
 /// How a provider's cache works.
