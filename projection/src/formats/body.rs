@@ -24,6 +24,7 @@ pub struct Body {
     tail: &'static str,
     bare_len: usize,
     rules: Vector<Applied>,
+    digest: Option<blake3::Hash>,
 }
 
 impl Body {
@@ -60,7 +61,7 @@ impl Body {
     /// The same body without cache breakpoints. Cost: O(1).
     #[must_use]
     pub fn without_breakpoints(&self) -> Self {
-        Self { inserts: Vec::new(), ..self.clone() }
+        Self { inserts: Vec::new(), digest: None, ..self.clone() }
     }
 
     /// Its bytes, in order; no chunk is empty.
@@ -109,13 +110,26 @@ impl Body {
         bytes
     }
 
-    /// The BLAKE3 of its bytes. Cost: one pass over all of it.
+    /// The BLAKE3 of its bytes. Cost: O(1) where [`BodyOptions::digest`] asked for it, else one pass
+    /// over all of it.
     pub fn digest(&self) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new();
-        self.chunks().for_each(|chunk| {
-            hasher.update(chunk);
-        });
-        hasher.finalize()
+        self.digest.unwrap_or_else(|| {
+            let mut hasher = blake3::Hasher::new();
+            self.chunks().for_each(|chunk| {
+                hasher.update(chunk);
+            });
+            hasher.finalize()
+        })
+    }
+
+    fn hash_nodes(&self, hasher: &mut blake3::Hasher, from: usize, to: usize) {
+        // `focus` walks neighbours without a search for each.
+        let mut focus = self.nodes.focus();
+        for index in from..to {
+            for part in self.split(Some(index), focus.get(index).map_or(&[], |bytes| bytes)) {
+                hasher.update(part);
+            }
+        }
     }
 }
 
@@ -323,6 +337,7 @@ impl Layout {
             tail,
             bare_len: self.head_bytes.len() + self.end().bytes + tail.len(),
             rules,
+            digest: None,
         }
     }
 }
@@ -338,6 +353,14 @@ struct Known {
     tree_id: String,
     options: BodyOptions,
     layout: Layout,
+    running: Option<Running>,
+}
+
+/// The hash of a body's start, up to where its breakpoints begin to move.
+struct Running {
+    nodes: usize,
+    inserts: Vec<Insert>,
+    hasher: blake3::Hasher,
 }
 
 impl std::fmt::Debug for BodyBuilder {
@@ -375,20 +398,56 @@ impl BodyBuilder {
             Some(known) => known.turn(view, options)?,
             None => Known::new(view, options)?,
         };
-        known.layout.truncate(unchanged.min(view.len()));
+        known.truncate(unchanged.min(view.len()));
         let extended = known.layout.extend(view, objects);
         let known = self.known.insert(known);
         extended?;
         known.layout.check(options)?;
-        Ok(known.layout.body(options))
+        let mut body = known.layout.body(options);
+        if options.digest {
+            body.digest = Some(known.digest(&body));
+        }
+        Ok(body)
     }
 }
 
 impl Known {
+    fn truncate(&mut self, keep: usize) {
+        self.running = self.running.take().filter(|running| running.nodes <= keep);
+        self.layout.truncate(keep);
+    }
+
+    /// The digest of the newest body. Cost: O(bytes since the oldest breakpoint that moves).
+    fn digest(&mut self, body: &Body) -> blake3::Hash {
+        let stays = |insert: &&Insert| insert.node.is_some_and(|node| self.layout.starts_with_head(node));
+        let moving =
+            body.inserts.iter().filter(|insert| !stays(insert)).filter_map(|insert| insert.node).min();
+        let settled = moving.unwrap_or(body.nodes.len());
+        let same = |running: &Running| {
+            let here = body.inserts.iter().filter(|insert| insert.node < Some(running.nodes));
+            running.nodes <= settled && here.eq(&running.inserts)
+        };
+        let mut running = self.running.take().filter(same).unwrap_or_else(|| {
+            let mut hasher = blake3::Hasher::new();
+            for part in body.split(None, &body.head) {
+                hasher.update(part);
+            }
+            Running { nodes: 0, inserts: Vec::new(), hasher }
+        });
+        body.hash_nodes(&mut running.hasher, running.nodes, settled);
+        running.nodes = settled;
+        running.inserts = body.inserts.iter().filter(|insert| insert.node < Some(settled)).copied().collect();
+        let mut hasher = running.hasher.clone();
+        self.running = Some(running);
+        body.hash_nodes(&mut hasher, settled, body.nodes.len());
+        hasher.update(body.tail.as_bytes());
+        hasher.finalize()
+    }
+
     fn new(view: &dyn RequestView, options: &BodyOptions) -> Result<Self, FormatError> {
         let layout = Layout::new(view, options)?;
         let (header, tree_id) = (view.header().to_owned(), view.tree_id().to_owned());
-        Ok(Self { header, tree_id, options: options.clone(), layout })
+        Ok(Self { header, tree_id, options: options.clone(), layout, running: None })
     }
 
     /// Follows a change of header or options.
@@ -402,6 +461,7 @@ impl Known {
         }
         self.layout.set_head(head);
         self.layout.recount();
+        self.running = None;
         view.header().clone_into(&mut self.header);
         view.tree_id().clone_into(&mut self.tree_id);
         self.options = options.clone();
@@ -410,6 +470,11 @@ impl Known {
 }
 
 impl Layout {
+    /// Whether the node belongs to the leading system prompt.
+    fn starts_with_head(&self, node: usize) -> bool {
+        self.entries.get(node).is_some_and(|entry| entry.marks.iter().any(|mark| mark.head))
+    }
+
     /// Counts the tokens before each node again, after the head has changed.
     fn recount(&mut self) {
         let mut tokens = self.head_bytes.len().div_ceil(3) as u64;

@@ -203,6 +203,7 @@ pub struct BodyOptions {
     breakpoints: bool,
     head_lifetime: Lifetime,
     cache_key: bool,
+    digest: bool,
     images: ImageLimits,
     rules: Arc<CacheRules>,
 }
@@ -219,6 +220,7 @@ impl BodyOptions {
             breakpoints: true,
             head_lifetime: Lifetime::Default,
             cache_key: true,
+            digest: false,
             images: ImageLimits::default(),
             rules: CacheRules::built_in(),
         }
@@ -276,6 +278,14 @@ impl BodyOptions {
     #[must_use]
     pub fn cache_key(mut self, send: bool) -> Self {
         self.cache_key = send;
+        self
+    }
+
+    /// Keeps a running digest, so that [`Body::digest`] costs what is new; the pure [`body`] passes
+    /// it over. Default: no.
+    #[must_use]
+    pub fn digest(mut self, keep: bool) -> Self {
+        self.digest = keep;
         self
     }
 

@@ -28,7 +28,7 @@ fn check_builder(steps: &[super::sample::Step], others: &[super::sample::Step]) 
     for format in Format::ALL {
         let (sample, cuts) = lay_out(steps, format);
         let (other, other_cuts) = lay_out(others, format);
-        let options = BodyOptions::new(format);
+        let options = BodyOptions::new(format).digest(true);
         let mut builder = BodyBuilder::new();
         let mut last = sample.first(0);
         let mut requests: Vec<_> = cuts.iter().map(|cut| sample.first(*cut)).collect();
