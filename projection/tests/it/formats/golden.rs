@@ -39,7 +39,7 @@ fn config(format: Format, fields: &str) -> String {
 
 /// The features, each as a request and its options.
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
+pub fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
     let options = || BodyOptions::new(format);
     let sample = |messages: &[&str]| Sample::new(&header(format), messages);
     let with = |fields: &str| Sample::new(&config(format, fields), &[SYSTEM, USER]);
