@@ -490,8 +490,11 @@ impl Reader<'_> {
                         self.said.push(format!(r#"{{"type":"reasoning","text":{span}}}"#));
                     }
                     let calls = message.list("tool_calls")?;
-                    // An empty text beside calls is how some providers spell "no text".
-                    if calls.is_empty() || message.string("content") != Some("\"\"") {
+                    // Beside calls DeepSeek spells "no text" as an empty one.
+                    let none = !calls.is_empty()
+                        && self.provider.starts_with("\"deepseek")
+                        && message.string("content") == Some("\"\"");
+                    if !none {
                         let blocks = self.openai_parts(&message, "content")?;
                         self.said.extend(blocks);
                     }
