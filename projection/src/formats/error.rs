@@ -196,6 +196,32 @@ pub enum Rule {
     MaxTokensDefault,
 }
 
+impl Rule {
+    /// Every rule.
+    pub const ALL: &'static [Self] = &[
+        Self::LoneSurrogate,
+        Self::BlankText,
+        Self::EmptyMessage,
+        Self::ForeignReasoning,
+        Self::ForeignSignature,
+        Self::UnsignedReasoning,
+        Self::ReasoningNotCarried,
+        Self::SystemAsUser,
+        Self::ArgumentsWrapped,
+        Self::ArgumentsEmpty,
+        Self::ErrorAsText,
+        Self::EmptyError,
+        Self::ObjectAfterResults,
+        Self::TextJoined,
+        Self::Reordered,
+        Self::CallIdRewritten,
+        Self::SignaturePlaceholder,
+        Self::KeyNotSent,
+        Self::ConfigNotSent,
+        Self::MaxTokensDefault,
+    ];
+}
+
 /// A rule, and where it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {

@@ -96,6 +96,8 @@ pub(super) struct Mark {
     pub(super) markable: bool,
     /// Whether the block belongs to the system array.
     pub(super) head: bool,
+    /// Whether it is mostly an image or a file.
+    pub(super) object: bool,
     /// Estimate: a third of the text bytes; 1,600 for an image.
     pub(super) tokens: u32,
 }
@@ -130,13 +132,14 @@ impl Piece {
     pub(super) fn mark(&mut self, start: usize, markable: bool, phase: Phase) {
         let at = self.bytes.len();
         let tokens = u32::try_from((at - start).div_ceil(3)).unwrap_or(u32::MAX);
-        self.marks.push(Mark { start, at, markable, head: phase == Phase::System, tokens });
+        self.marks.push(Mark { start, at, markable, head: phase == Phase::System, object: false, tokens });
     }
 
     /// Says that the last marked block is mostly an object of `encoded` bytes.
     pub(super) fn object_tokens(&mut self, encoded: usize) {
         if let Some(mark) = self.marks.last_mut() {
             let text = (mark.at - mark.start).saturating_sub(encoded).div_ceil(3);
+            mark.object = true;
             mark.tokens = u32::try_from(text).unwrap_or(u32::MAX).saturating_add(1_600);
         }
     }

@@ -25,16 +25,20 @@ mod message; // what is read
 mod openai_chat;
 mod openai_responses;
 mod settings;
+mod wire; // what is recorded of a body
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 pub use body::{Body, BodyBuilder, body};
 pub use cache::CacheRules;
 pub use error::{Applied, FormatError, ObjectError, Rule};
+
+pub use wire::{WireError, WireRecord};
 
 use fold::Route;
 use message::Header;
@@ -106,15 +110,18 @@ impl ImageSource for NoObjects {
 }
 
 /// The wire format of a provider's API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Format {
     /// The canonical request bytes of the design.
     Canonical,
     /// Anthropic Messages.
     Anthropic,
     /// OpenAI Chat Completions, and its dialects.
+    #[serde(rename = "openai-chat")]
     OpenAiChat,
     /// OpenAI Responses.
+    #[serde(rename = "openai-responses")]
     OpenAiResponses,
     /// Gemini `generateContent`.
     Gemini,
@@ -163,16 +170,20 @@ impl FromStr for Format {
 }
 
 /// Whose reading of OpenAI Chat Completions is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Dialect {
     /// OpenAI's own.
+    #[serde(rename = "openai")]
     OpenAi,
+    #[serde(rename = "deepseek")]
     /// DeepSeek's: plain string contents, `reasoning_content`, `max_tokens`.
     DeepSeek,
 }
 
 /// How long a cache entry shall live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Lifetime {
     /// The provider's default (Anthropic: five minutes).
     Default,

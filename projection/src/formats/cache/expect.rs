@@ -18,6 +18,8 @@ pub enum SegmentKind {
     System,
     /// One block of a message.
     Block,
+    /// One block of a message that is, or holds, an image or file.
+    Image,
 }
 
 /// One part of a request, in the provider's order.
@@ -87,7 +89,11 @@ impl Footprint {
             for mark in &entry.marks {
                 let block = bytes.get(mark.start..mark.at).unwrap_or_default();
                 segments.push(Segment {
-                    kind: if mark.head { SegmentKind::System } else { SegmentKind::Block },
+                    kind: match (mark.head, mark.object) {
+                        (true, _) => SegmentKind::System,
+                        (false, true) => SegmentKind::Image,
+                        (false, false) => SegmentKind::Block,
+                    },
                     seq: Some(entry.seq),
                     digest: blake3::hash(block),
                     bytes: block.len(),
@@ -198,6 +204,11 @@ pub enum MissReason {
         /// The config field.
         field: String,
     },
+    /// The same node shows another image, or the same in other bytes.
+    ImageVariantChanged {
+        /// The node.
+        seq: Option<u64>,
+    },
     /// A replace lies between the two.
     SurfaceReplace {
         /// The first block that differs.
@@ -222,6 +233,8 @@ pub enum MissReason {
     UnitNotAligned,
     /// Another cache key.
     Routing,
+    /// The provider read far less than could be expected, and nothing here says why.
+    Unexplained,
 }
 
 impl MissReason {
@@ -243,6 +256,8 @@ impl MissReason {
             Self::ColdParallel => "cold_parallel",
             Self::UnitNotAligned => "unit_not_aligned",
             Self::Routing => "routing",
+            Self::ImageVariantChanged { .. } => "image_variant_changed",
+            Self::Unexplained => "unexplained",
         }
     }
 }
@@ -256,6 +271,16 @@ pub struct Expectation {
     pub tokens: u64,
     /// Why it is less than all that the request before sent; `None` where it is all.
     pub miss: Option<MissReason>,
+}
+
+impl Expectation {
+    /// Why the provider read `reported` tokens and no more: the expected reason, or
+    /// [`MissReason::Unexplained`] where less than a quarter of the estimate was read. The
+    /// estimate counts a token for three bytes of text, which is more than most texts have.
+    pub fn judge(&self, reported: u64) -> Option<MissReason> {
+        let short = reported.saturating_mul(4) < self.tokens;
+        self.miss.clone().or_else(|| short.then_some(MissReason::Unexplained))
+    }
 }
 
 /// What `next` can read of what `previous` wrote.
@@ -359,7 +384,12 @@ fn difference(previous: &Footprint, next: &Footprint, context: Context) -> Optio
     }
     let seq = next.segments.get(common).and_then(|segment| segment.seq);
     let before = previous.segments.get(common).and_then(|segment| segment.seq);
-    let reason = if context.replaced {
+    let image = |footprint: &Footprint| {
+        footprint.segments.get(common).is_some_and(|segment| segment.kind == SegmentKind::Image)
+    };
+    let reason = if seq == before && image(previous) && image(next) {
+        MissReason::ImageVariantChanged { seq }
+    } else if context.replaced {
         MissReason::SurfaceReplace { segment: common, seq }
     } else if context.reopened && seq == before {
         MissReason::RestartDrift { seq }

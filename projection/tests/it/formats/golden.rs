@@ -55,7 +55,7 @@ pub fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
     forty.push(own(&calls.join(",")));
     forty.extend((0..40).map(|n| result(&format!("p{n}"), text, "")));
     let forty: Vec<&str> = forty.iter().map(String::as_str).collect();
-    vec![
+    let mut features = vec![
         ("text", sample(&[SYSTEM, USER, &own(text), AGAIN]), options()),
         ("stream", sample(&[SYSTEM, USER]), options().stream(true)),
         ("no-system", sample(&[USER]), options()),
@@ -259,6 +259,18 @@ pub fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
             ]),
             options(),
         ),
+        (
+            "keys-not-sent",
+            Sample::new(
+                &header(format).replace("\"name\":\"t\"", "\"name\":\"t\",\"owner\":\"x\",\"strict\":true"),
+                &[
+                    r#"{"role":"user","meta":1,"content":[{"text":"run \n","type":"text","cache":{"ttl":"1h"}}]}"#,
+                    &own(CALL_2),
+                    &result("c2", text, r#","row":{"id":9007199254740993}"#),
+                ],
+            ),
+            options(),
+        ),
         ("cache-after-forty-calls", sample(&forty), options()),
         ("cache-off", sample(&forty[..4]), options().breakpoints(false).cache_key(false)),
         ("config-effort", with(r#""maxTokens":20000,"reasoningEffort":"high""#), options()),
@@ -294,7 +306,32 @@ pub fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
             options(),
         ),
         ("unanswered", sample(&[USER, &own(CALL_1)]), options()),
-    ]
+    ];
+    if matches!(format, Format::OpenAiChat | Format::Anthropic) {
+        let deepseek = |sample: Sample| {
+            let (provider, model) = route(format);
+            let from = |text: &str| text.replace(provider, "deepseek-official").replace(model, "deepseek-v4");
+            let messages = sample.messages.iter().map(|(seq, text)| (*seq, from(text))).collect();
+            Sample { header: from(&sample.header), messages, ..sample }
+        };
+        let thought = r#"{"type":"reasoning","text":"let me see","signature":"c2ln"}"#;
+        features.push((
+            "deepseek-tools",
+            deepseek(sample(&[
+                SYSTEM,
+                r#"{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}"#,
+                &own(&format!("{thought},{CALL_1},{CALL_2}")),
+                &result("c1", text, ""),
+                &result("c2", text, r#","isError":true"#),
+            ])),
+            options(),
+        ));
+        let images = format!(r#"{{"role":"user","content":[{png}]}}"#);
+        features.push(("deepseek-images", deepseek(sample(&[&images])), options()));
+        let effort = with(r#""maxTokens":20000,"reasoningEffort":"max""#);
+        features.push(("deepseek-effort", deepseek(effort), options()));
+    }
+    features
 }
 
 fn folder() -> PathBuf {

@@ -53,6 +53,8 @@ fn appended(drafts: &[Draft]) -> Sample {
 #[track_caller]
 fn read(format: Format, text: &str, store: &mut Store) -> Imported {
     let (provider, model) = route(format);
+    // The body of a DeepSeek model says so by its name alone.
+    let provider = if text.contains("\"model\":\"deepseek") { "deepseek-official" } else { provider };
     import(format, text, provider, model, store).unwrap()
 }
 

@@ -6,5 +6,6 @@ mod golden;
 mod imported;
 mod logs;
 mod pairing;
+mod records;
 mod sample;
 mod strict;
