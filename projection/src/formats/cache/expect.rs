@@ -49,7 +49,7 @@ pub struct Footprint {
     segments: Vec<Segment>,
     /// Segments before each breakpoint.
     breakpoints: Vec<usize>,
-    /// Segments before each assistant node: where earlier requests ended.
+    /// Segments before and with each assistant node: where earlier requests and answers ended.
     ends: Vec<usize>,
 }
 
@@ -107,7 +107,8 @@ impl Footprint {
             .assistants
             .iter()
             .filter_map(|node| layout.entries.get(*node))
-            .map(|entry| tools + entry.before.blocks)
+            .flat_map(|entry| [entry.before.blocks, entry.before.blocks + entry.marks.len()])
+            .map(|blocks| tools + blocks)
             .collect();
         // What takes part in a tier: every setting but those that only bound or sample the answer.
         let quiet = ["provider", "model", "maxTokens", "stop", "temperature", "topP", "topK", "seed"];

@@ -151,6 +151,22 @@ fn each_miss_has_its_reason() {
 }
 
 #[test]
+fn another_image_and_an_unexplained_miss_have_their_names() {
+    let format = Format::Anthropic;
+    let image = r#"{"role":"user","content":[{"type":"image","attachment":{"mediaType":"image/png"}}]}"#;
+    let first = grown(base(format), vec![text("assistant", "a"), image.to_owned()]);
+    let mut next = first.clone();
+    next.messages[3].1 = image.replace("image/png", "image/webp");
+    check_miss(format, &first, &next, Context::default(), "image_variant_changed", 3);
+
+    let (first, next) =
+        (footprint(&first, format), footprint(&grown(first, vec![text("user", "b")]), format));
+    let expected = expected_cached(Some(&first), &next, Context::default());
+    assert_eq!(expected.judge(expected.tokens / 2), None);
+    assert_eq!(expected.judge(0).unwrap().name(), "unexplained");
+}
+
+#[test]
 fn implicit_caches_have_their_own_reasons() {
     let none = Context::default();
     let format = Format::OpenAiChat;

@@ -1,9 +1,11 @@
 //! Each body extends the one before it, and the cached driver gives what the pure one gives.
 
 use proptest::prelude::*;
-use rederive_projection::formats::{BodyBuilder, BodyOptions, Format, body};
+use std::cell::RefCell;
 
-use super::sample::{Objects, conversation, lay_out};
+use rederive_projection::formats::{BodyBuilder, BodyOptions, Format, MessageView, RequestView, body};
+
+use super::sample::{Objects, Sample, conversation, lay_out};
 
 fn check_extension(steps: &[super::sample::Step]) {
     for format in Format::ALL {
@@ -65,6 +67,53 @@ proptest! {
     fn the_builder_gives_what_the_pure_function_gives(steps in conversation(), others in conversation()) {
         check_builder(&steps, &others);
     }
+}
+
+/// Notes which messages are read.
+struct Watched<'s> {
+    sample: &'s Sample,
+    read: RefCell<Vec<usize>>,
+}
+
+impl RequestView for Watched<'_> {
+    fn header(&self) -> &str {
+        &self.sample.header
+    }
+    fn len(&self) -> usize {
+        self.sample.len()
+    }
+    fn message(&self, index: usize) -> MessageView<'_> {
+        self.read.borrow_mut().push(index);
+        self.sample.message(index)
+    }
+    fn tree_id(&self) -> &str {
+        &self.sample.tree
+    }
+}
+
+#[test]
+fn the_next_body_reads_what_is_new_and_shares_the_rest() {
+    let (mut sample, _) = lay_out(&[], Format::OpenAiChat);
+    let options = BodyOptions::new(Format::OpenAiChat).digest(true);
+    let user = sample.messages[1].1.clone();
+    let mut builder = BodyBuilder::new();
+    let first = builder.next(&sample, 0, &options, &Objects).unwrap();
+    sample.messages.push((9, user));
+    let mut check = |sample: &Sample, unchanged: usize, read: &[usize]| {
+        let watched = Watched { sample, read: RefCell::default() };
+        let body = builder.next(&watched, unchanged, &options, &Objects).unwrap();
+        assert_eq!(watched.read.into_inner(), read);
+        body
+    };
+    let second = check(&sample, 2, &[2]);
+    let shared = first.chunks().zip(second.chunks()).filter(|(a, b)| std::ptr::eq(*a, *b)).count();
+    assert!(shared >= 3, "head and nodes are the same memory");
+    // A new header of the same model reads no message again.
+    sample.header = sample.header.replace("4096", "100");
+    let third = check(&sample, 3, &[]);
+    assert_eq!(third.to_vec(), body(&sample, &options, &Objects).unwrap().to_vec());
+    sample.header = sample.header.replace("gpt-5.6", "gpt-5.5");
+    check(&sample, 3, &[0, 1, 2]);
 }
 
 #[test]

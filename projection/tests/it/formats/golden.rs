@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use rederive_projection::formats::{BodyOptions, Format, FormatError, ImageLimits, body};
+use rederive_projection::formats::{BodyOptions, Format, FormatError, ImageLimits, Lifetime, body};
 
 use super::sample::{Objects, Sample, header, route};
 
@@ -272,6 +272,7 @@ pub fn features(format: Format) -> Vec<(&'static str, Sample, BodyOptions)> {
             options(),
         ),
         ("cache-after-forty-calls", sample(&forty), options()),
+        ("cache-hour", sample(&forty[..4]), options().head_lifetime(Lifetime::Hour)),
         ("cache-off", sample(&forty[..4]), options().breakpoints(false).cache_key(false)),
         ("config-effort", with(r#""maxTokens":20000,"reasoningEffort":"high""#), options()),
         ("config-effort-off", with(r#""maxTokens":20000,"reasoningEffort":"off""#), options()),

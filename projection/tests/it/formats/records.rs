@@ -79,7 +79,7 @@ impl ObjectSink for Nowhere {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Cuts, doubles and swaps pieces of real messages: an answer or a typed error, never a panic.
     #[test]
