@@ -50,6 +50,10 @@ fn check_builder(steps: &[super::sample::Step], others: &[super::sample::Step]) 
             );
             assert_eq!((built.len(), built.digest()), (built.to_vec().len(), pure.digest()));
             assert!(built.rules().eq(pure.rules()), "{format}, turn {turn}");
+            let mut written = Vec::new();
+            built.write_to(&mut written).unwrap();
+            let slices: Vec<u8> = built.io_slices().iter().flat_map(|slice| slice.to_vec()).collect();
+            assert!(written == pure.to_vec() && slices == written);
             last = request.clone();
         }
     }
