@@ -283,3 +283,16 @@ fn a_frame_whose_write_was_said_to_fail_never_turns_up() {
         assert_eq!(seqs(&acquire(&disk.after_power_loss()).1), [0], "seed {seed}");
     }
 }
+
+#[test]
+fn a_synced_frame_in_one_file_has_its_buffered_predecessors_in_the_other() {
+    for seed in 0..20 {
+        let disk = store(seed);
+        let (journal, _) = acquire_with(&disk, small()).unwrap();
+        let sides: Vec<Side> = (0..5).map(|seq| append(&journal, 1, seq, &[1; 1000]).side).collect();
+        assert_eq!(sides, [Side::A, Side::A, Side::A, Side::A, Side::B]);
+        append_synced(&journal, 1, 5, b"synced");
+        let (_, recovered) = acquire_with(&disk.after_power_loss(), small()).unwrap();
+        assert_eq!(seqs(&recovered), (0..6).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
