@@ -7,6 +7,7 @@ mod ids; // reading order, not the alphabet
 mod index;
 mod journal;
 mod segment;
+mod store;
 mod types;
 
 pub use admission::{Refusal, Replay, Rule};
@@ -18,7 +19,11 @@ pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
 pub use index::{IndexError, Owner};
 pub use journal::{Durability, JournalError, Ticket};
-pub use segment::SegmentError;
+pub use segment::{SegmentError, StepKind, StepMark};
+pub use store::{
+    AppendError, Clock, Deleted, Events, ForkError, ImportError, Imported, NewSession, Reader, STORE_FORMAT,
+    Session, SessionInfo, Store, StoreError, StoreOptions, StoreStats, Swept,
+};
 pub use types::TypeRegistry;
 
 /// Default of the largest admitted event, in bytes of its line: 64 MiB.

@@ -1,5 +1,6 @@
 //! What the model is sent: frozen messages, incremental requests, reconstruction and audit.
 
+pub mod formats;
 mod frozen; // reading order, not the alphabet
 mod projector;
 mod rebuild;

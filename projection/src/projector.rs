@@ -4,6 +4,8 @@
 //! it follows; holds no text of its own. What it makes is checked against [`crate::rebuild`] by
 //! property tests.
 
+use std::sync::Arc;
+
 use rederive_engine::{Fold, Generation, Seq};
 
 use crate::frozen::project;
@@ -39,6 +41,8 @@ struct State {
     generation: Generation,
     now: Mark,
     marks: Vec<Mark>,
+    /// Indices of the nodes that project to nothing, ascending.
+    silent: Arc<Vec<usize>>,
 }
 
 /// The running digest behind some number of nodes.
@@ -95,6 +99,8 @@ impl Projector {
                 }
                 state.now.update(text.as_bytes());
                 state.now.messages += 1;
+            } else {
+                Arc::make_mut(&mut state.silent).push(state.now.nodes);
             }
             state.now.nodes += 1;
         }
@@ -105,6 +111,7 @@ impl Projector {
             surface: surface.clone(),
             at: fold.next_seq(),
             messages: state.now.messages,
+            silent: Arc::clone(&state.silent),
             bytes: state.now.bytes + BEHIND_MESSAGES.len() as u64,
             digest: whole.finalize().into(),
         });
@@ -119,7 +126,7 @@ impl State {
         for chunk in [BEFORE_HEADER, text.as_bytes(), BEFORE_MESSAGES] {
             now.update(chunk);
         }
-        Self { header, generation, marks: vec![now.clone()], now }
+        Self { header, generation, marks: vec![now.clone()], now, silent: Arc::default() }
     }
 
     fn mark(&mut self) {
@@ -138,6 +145,10 @@ impl State {
         }
         if let Some(mark) = self.marks.last() {
             self.now = mark.clone();
+            let kept = self.silent.partition_point(|node| *node < self.now.nodes);
+            if kept < self.silent.len() {
+                Arc::make_mut(&mut self.silent).truncate(kept);
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) use surface::Outline;
 pub use surface::{Node, Surface};
 pub use turn::{PendingCall, TurnState};
 
+use crate::event::json::{array_items, member};
 use crate::event::value::{ValueDigest, digest_without};
 use crate::event::{Event, Kind, LogOnly, NodeKind, SurfaceOp};
 use crate::ids::{Generation, Place, Seq};
@@ -265,7 +266,12 @@ impl Counters {
     }
 }
 
-/// The digest of everything in a tool result's data but the message's content.
+/// The digest of everything in a tool result's data but its content: what the message says beside
+/// its content array, and what the array's first block says beside its own content.
 pub(crate) fn rest_digest(data: &[u8]) -> ValueDigest {
-    digest_without(data, &[&["message", "content"]])
+    let block = member(data, "message")
+        .and_then(|message| member(message, "content"))
+        .and_then(|content| array_items(content).into_iter().next())
+        .unwrap_or_default();
+    digest_without(&[(data, &[&["message", "content"]]), (block, &[&["content"]])])
 }

@@ -69,6 +69,9 @@ pub struct Surface {
     changes: Arc<Vec<(Generation, usize)>>,
 }
 
+/// How many changes a surface remembers one by one.
+const CHANGES_MAX: usize = 64;
+
 /// How to take back one operation.
 #[derive(Debug)]
 pub(crate) enum Undo {
@@ -182,6 +185,15 @@ impl Surface {
             changes.pop();
         }
         changes.push((self.generation, index));
+        if changes.len() > CHANGES_MAX
+            && let Some((_, oldest)) = changes.first().copied()
+        {
+            // The two oldest become one that claims the larger change, which is never wrong.
+            changes.remove(0);
+            if let Some((_, index)) = changes.first_mut() {
+                *index = oldest;
+            }
+        }
         Undo::Replaced { index, shadowed, changes: before }
     }
 

@@ -42,6 +42,13 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageCursor((u64, u64));
 
+impl PageCursor {
+    /// The place behind a session in the listing.
+    pub(crate) fn behind(last_activity_ms: u64, key: SessionKey) -> Self {
+        Self(super::rows::activity_key(last_activity_ms, key))
+    }
+}
+
 /// One page of a listing.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {

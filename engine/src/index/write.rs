@@ -149,12 +149,23 @@ impl WriteTx<'_> {
     /// [`IndexError::Exists`], [`IndexError::NoSession`] (of the base), [`IndexError::Conflict`]
     /// where the base is not sealed up to the cut.
     pub(crate) fn create_session(&self, new: &NewSession<'_>) -> Result<SessionKey, IndexError> {
+        let key = self.reserve_session()?;
+        self.create_session_as(key, new)?;
+        Ok(key)
+    }
+
+    /// Gives out a session's key, which is never given again, used or not.
+    pub(crate) fn reserve_session(&self) -> Result<SessionKey, IndexError> {
+        self.take_numbers(NEXT_SESSION, 1).map(SessionKey)
+    }
+
+    /// As [`WriteTx::create_session`], under a key that was reserved before.
+    pub(crate) fn create_session_as(&self, key: SessionKey, new: &NewSession<'_>) -> Result<(), IndexError> {
         let id = new.header.id();
         if self.key_of(id.as_str())?.is_some() {
             return Err(IndexError::Exists { id: id.clone() });
         }
         let base = new.base.map(|base| self.holder_of(base)).transpose()?;
-        let key = SessionKey(self.take_numbers(NEXT_SESSION, 1)?);
         let created_at_ms = new.header.created_at_ms();
         let inherited = base.map_or(Seq::FIRST, |base| base.cut);
         let row = SessionRow {
@@ -177,8 +188,7 @@ impl WriteTx<'_> {
             types: new.types.to_vec(),
             deleted: false,
         };
-        self.insert_session(key, &row)?;
-        Ok(key)
+        self.insert_session(key, &row)
     }
 
     /// Writes the rows of a session that has none.

@@ -328,6 +328,18 @@ impl Committer {
         Ticket { committer: Arc::clone(self), end, durability, settled, waiter: None }
     }
 
+    /// A ticket for nothing.
+    pub(super) fn done(self: &Arc<Self>) -> Ticket {
+        let end = FrameEnd { side: Side::A, generation: 0, offset: 0 };
+        Ticket {
+            committer: Arc::clone(self),
+            end,
+            durability: Durability::Buffered,
+            settled: true,
+            waiter: None,
+        }
+    }
+
     /// Hands `request` to the committing thread; gives it back where there is none.
     fn ask(&self, request: Request) -> Result<(), Request> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);

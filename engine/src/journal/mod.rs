@@ -13,11 +13,6 @@
 //! Bytes: FORMAT.md § Journal. The salt that tells old frames from new ones follows the
 //! write-ahead log of sqlite.org/fileformat2.html, section 4.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the store that appends here is built on this layer")
-)]
-
 mod commit;
 mod error;
 mod follow;
@@ -29,6 +24,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,7 +45,9 @@ pub use error::JournalError;
 pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
-pub(crate) use slots::{Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slots};
+pub(crate) use slots::{
+    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slot_is_held, slots,
+};
 
 /// Where the random half of a salt comes from.
 pub(crate) type SaltSource = Box<dyn FnMut() -> u64 + Send>;
@@ -186,11 +184,11 @@ impl JournalSet {
     /// # Errors
     ///
     /// - [`JournalError::Write`]: disk full or broken; the frame is not in the journal, and
-    ///   another append may be tried. (Where a header was half written and cannot be taken back
-    ///   either, the journal is poisoned.)
+    ///   another append may be tried.
     /// - [`JournalError::TooLarge`]: over 1 GiB.
-    /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or while room
-    ///   was made; nothing is written any more.
+    /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or now, or what a
+    ///   failed write left cannot be taken back; nothing is written any more. What this call was to
+    ///   append may be found by the next owner, or not.
     pub(crate) fn append(&self, frame: FrameWrite<'_>) -> Result<FrameEnd, JournalError> {
         self.writer().append(&frame)
     }
@@ -198,6 +196,11 @@ impl JournalSet {
     /// The promise that what ends at `end` reaches `durability`.
     pub(crate) fn ticket(&self, end: FrameEnd, durability: Durability) -> Ticket {
         self.committer.ticket(end, durability)
+    }
+
+    /// A ticket for nothing, which is resolved from the start.
+    pub(crate) fn done(&self) -> Ticket {
+        self.committer.done()
     }
 
     /// Blocks until everything that was appended before this call is synced.
@@ -259,9 +262,9 @@ impl JournalSet {
         Ok(())
     }
 
-    /// Ends the journal; marks the slot clean where everything was released, and says whether it
-    /// did.
-    pub(crate) fn close(self) -> Result<bool, JournalError> {
+    /// Ends the journal for a caller that cannot give it up; nothing may be appended afterwards.
+    /// Marks the slot clean where everything was released, and says whether it did.
+    pub(crate) fn finish(&self) -> Result<bool, JournalError> {
         self.flush()?;
         let mut writer = self.writer();
         let all_free = Side::BOTH
@@ -275,6 +278,12 @@ impl JournalSet {
             }
         }
         Ok(all_free)
+    }
+
+    /// As [`JournalSet::finish`], and lets go of the slot.
+    #[cfg(test)]
+    pub(crate) fn close(self) -> Result<bool, JournalError> {
+        self.finish()
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -317,11 +326,14 @@ impl Writer {
                     )?;
                 self.commit.counters.written(written);
             }
-            if FRAMES_START < scan.end {
+            if scan.header.pid != 0 {
                 // A sync of the last owner may have failed and left what is read here in memory
-                // alone, where no later sync writes it: so it is written again.
+                // alone, where no later sync writes it: so it is written again, with the zeroes
+                // that end it.
                 rewrite(&path, file.as_ref(), FRAMES_START, scan.end)?;
-                self.commit.counters.written(scan.end - FRAMES_START);
+                let room = scan.header.capacity.saturating_sub(scan.end).min(FRAME_HEADER_LEN as u64);
+                write_zeroes(&path, file.as_ref(), scan.end, scan.end + room)?;
+                self.commit.counters.written(scan.end - FRAMES_START + room);
             }
             self.commit.open(side, &path, &file);
             let (header, block, end) = (scan.header, scan.block, scan.end);
@@ -354,11 +366,14 @@ impl Writer {
         let bytes = self.buffer.len() as u64;
         if let Err(source) = file.file.write_at(&self.buffer, file.end) {
             // What was refused must not turn up after a crash: without its header, nothing of it can
-            // be taken for a frame. Where that cannot be written either, the next frame overwrites
-            // it.
+            // be taken for a frame. A write that found no room has not written all of it.
             let path = file.path.clone();
+            let no_room = matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             if file.file.write_at(&[0; FRAME_HEADER_LEN], file.end).is_ok() {
                 self.commit.sync(side)?;
+            } else if !no_room {
+                self.commit.poison(&path);
+                return Err(JournalError::Poisoned { path });
             }
             return Err(JournalError::Write { path, bytes, source });
         }

@@ -68,14 +68,26 @@ pub(crate) struct SegmentMeta {
 
 /// An event from which past requests are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StepMark {
+pub struct StepMark {
     pub(crate) seq: Seq,
     pub(crate) kind: StepKind,
 }
 
+impl StepMark {
+    /// The event.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// What the event is.
+    pub fn kind(&self) -> StepKind {
+        self.kind
+    }
+}
+
 /// What such an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StepKind {
+pub enum StepKind {
     /// An `assistant/message`.
     Message,
     /// An `assistant/attempt`.

@@ -1,0 +1,103 @@
+//! `rederive ls` and `rederive stats`.
+
+use std::process::ExitCode;
+
+use rederive_engine::SessionInfo;
+use serde::Serialize;
+
+use super::{Context, session_id};
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    title: Option<String>,
+    events: u64,
+    bytes: u64,
+    stored_bytes: u64,
+    created_at: u64,
+    last_activity: u64,
+    cwd: Option<String>,
+    parent: Option<String>,
+    writer: Option<u32>,
+}
+
+impl Row {
+    fn of(info: &SessionInfo) -> Self {
+        Self {
+            id: info.id().to_string(),
+            title: info.title().map(Into::into),
+            events: info.events(),
+            bytes: info.line_bytes(),
+            stored_bytes: info.stored_bytes(),
+            created_at: info.created_at_ms(),
+            last_activity: info.last_activity_ms(),
+            cwd: info.cwd().map(Into::into),
+            parent: info.parent().map(Into::into),
+            writer: info.owner(),
+        }
+    }
+}
+
+pub(crate) fn sessions(context: &Context, limit: usize, after: Option<&str>) -> Result<ExitCode, Failure> {
+    let store = context.read()?;
+    let after = after.map(session_id).transpose()?;
+    let page = store.sessions(after.as_ref(), limit)?;
+    let rows: Vec<Row> = page.iter().map(Row::of).collect();
+    if context.json {
+        output::json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = output::table(&["SESSION", "LAST ACTIVITY", "#EVENTS", "#SIZE", "#STORED", "TITLE"]);
+    for row in &rows {
+        let writer = row.writer.map(|pid| format!(" (open in {pid})")).unwrap_or_default();
+        table.add_row([
+            output::short(&row.id, 40) + &writer,
+            output::time(row.last_activity),
+            row.events.to_string(),
+            output::size(row.bytes),
+            output::size(row.stored_bytes),
+            output::short(row.title.as_deref().unwrap_or_default(), 50),
+        ]);
+    }
+    output::line(table)?;
+    if rows.len() == limit
+        && let Some(last) = rows.last()
+    {
+        output::line(format_args!("more: --after {}", last.id))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
+    let store = context.read()?;
+    let stats = store.stats()?;
+    let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let rows: [(&str, u64); 7] = [
+        ("sessions", stats.sessions()),
+        ("events", stats.events()),
+        ("line_bytes", stats.line_bytes()),
+        ("segments", stats.segments()),
+        ("segment_bytes", stats.segment_bytes()),
+        ("index_bytes", stats.index_bytes()),
+        ("journal_bytes", stats.journal_bytes()),
+    ];
+    if context.json {
+        let map: serde_json::Map<String, serde_json::Value> =
+            rows.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        output::json(&map)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = output::table(&["WHAT", "#VALUE"]);
+    for (name, value) in rows {
+        let shown = if name.ends_with("bytes") { output::size(value) } else { value.to_string() };
+        table.add_row([name.replace('_', " "), shown]);
+    }
+    table.add_row([
+        "stored / logged".to_owned(),
+        format!("{:.3}", ratio(stats.segment_bytes(), stats.line_bytes())),
+    ]);
+    output::line(table)?;
+    Ok(ExitCode::SUCCESS)
+}

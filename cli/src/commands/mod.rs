@@ -1,0 +1,80 @@
+//! One module a command, or a few that belong together.
+
+mod append;
+mod export;
+mod import;
+mod list;
+mod replay;
+mod rm;
+mod show;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rederive_engine::{SessionId, Store, StoreOptions, TypeRegistry};
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+
+/// What every command knows.
+pub(crate) struct Context {
+    store: Option<PathBuf>,
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    let context = Context { store: args.store, json: args.json };
+    match args.command {
+        Command::Replay { files } => replay::run(&context, &files),
+        Command::Import { paths } => import::run(&context, &paths),
+        Command::Ls { limit, after } => list::sessions(&context, limit, after.as_deref()),
+        Command::Stats => list::stats(&context),
+        Command::Log { id, from, kind } => show::log(&context, &id, from, kind.as_deref()),
+        Command::Messages { id, at } => show::messages(&context, &id, at),
+        Command::Request { id, seq, next } => show::request(&context, &id, seq, next),
+        Command::Verify { id, all: _ } => verify::run(&context, id.as_deref()),
+        Command::Export { id } => export::run(&context, &id),
+        Command::Rm { ids } => rm::run(&context, &ids),
+        Command::Append { id, durability } => append::run(&context, &id, durability),
+    }
+}
+
+impl Context {
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.store {
+            return Ok(folder.clone());
+        }
+        let platform = directories::ProjectDirs::from("", "", "rederive");
+        let folder = platform.map(|folders| folders.data_dir().join("store"));
+        folder.ok_or_else(|| Failure::Said("there is no data folder here: name one with --store".into()))
+    }
+
+    /// Opens the store for reading.
+    fn read(&self) -> Result<Store, Failure> {
+        Ok(Store::open_read_only_with(self.folder()?, options())?)
+    }
+
+    /// Opens the store for writing; makes it where it is missing.
+    fn write(&self) -> Result<Store, Failure> {
+        open_or_create(&self.folder()?)
+    }
+
+    /// Opens the store for writing where there is one.
+    fn change(&self) -> Result<Store, Failure> {
+        Ok(Store::open_with(self.folder()?, options())?)
+    }
+}
+
+fn open_or_create(folder: &Path) -> Result<Store, Failure> {
+    Ok(Store::open_or_create_with(folder, options())?)
+}
+
+/// The command knows the types that the reference harness adds to the format.
+fn options() -> StoreOptions {
+    StoreOptions::default().register_types(&TypeRegistry::harness())
+}
+
+fn session_id(text: &str) -> Result<SessionId, Failure> {
+    SessionId::new(text).ok_or_else(|| Failure::Said("a session's name has 1 to 512 bytes".into()))
+}

@@ -1,0 +1,89 @@
+//! `rederive verify`: every request again, from the log alone.
+#![expect(clippy::print_stderr, reason = "the command alone prints")]
+
+use std::process::ExitCode;
+
+use rederive_engine::{Reader, Seq, SessionId, Store};
+use rederive_projection::{Projector, Rebuilder};
+use serde::Serialize;
+
+use super::{Context, session_id};
+use crate::failure::{Failure, chain};
+use crate::output;
+
+#[derive(Serialize)]
+struct Row {
+    session: String,
+    events: u64,
+    requests: u64,
+    ok: bool,
+    error: Option<String>,
+}
+
+pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failure> {
+    let store = context.read()?;
+    let ids = match id {
+        Some(id) => vec![session_id(id)?],
+        None => all_sessions(&store)?,
+    };
+    let bar = output::bar(ids.len() as u64, "verifying");
+    let mut rows = Vec::with_capacity(ids.len());
+    for id in ids {
+        let mut row = Row { session: id.to_string(), events: 0, requests: 0, ok: false, error: None };
+        let outcome =
+            store.read_session(&id).map_err(Failure::from).and_then(|reader| check(&reader, &mut row));
+        match outcome {
+            Ok(()) => row.ok = true,
+            Err(failure) => row.error = Some(chain(&failure)),
+        }
+        rows.push(row);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let bad = rows.iter().filter(|row| !row.ok).count();
+    if context.json {
+        output::json(&rows)?;
+    } else {
+        for row in rows.iter().filter(|row| !row.ok) {
+            eprintln!("rederive: session {}: {}", row.session, row.error.as_deref().unwrap_or_default());
+        }
+        let (events, requests) =
+            rows.iter().fold((0, 0), |sum, row| (sum.0 + row.events, sum.1 + row.requests));
+        output::line(format_args!(
+            "{} of {} sessions verified: {events} events, {requests} requests rebuilt",
+            rows.len() - bad,
+            rows.len()
+        ))?;
+    }
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
+    let mut ids: Vec<SessionId> = Vec::new();
+    loop {
+        let page = store.sessions(ids.last(), 1000)?;
+        if page.is_empty() {
+            return Ok(ids);
+        }
+        ids.extend(page.iter().map(|info| info.id().clone()));
+    }
+}
+
+/// Folds the log from its start, and compares where it ends with what the checkpoint says.
+fn check(reader: &Reader, row: &mut Row) -> Result<(), Failure> {
+    let mut rebuilder = Rebuilder::new(reader.types().clone());
+    for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
+        let settled = rebuilder.push(&event?).map_err(|refusal| Failure::Said(refusal.to_string()))?;
+        row.events += 1;
+        row.requests += u64::from(settled.is_some());
+    }
+    if rebuilder.fold().surface().seqs() != reader.fold().surface().seqs() {
+        return Err(Failure::Said("the surface of the checkpoint is not that of the log".into()));
+    }
+    let kept = Projector::new().request(reader.fold()).map(|request| request.digest());
+    let rebuilt = rebuilder.next_request().map(|request| request.digest());
+    if kept != rebuilt {
+        return Err(Failure::Said("the next request of the checkpoint is not that of the log".into()));
+    }
+    Ok(())
+}
