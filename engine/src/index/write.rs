@@ -166,6 +166,10 @@ impl WriteTx<'_> {
             return Err(IndexError::Exists { id: id.clone() });
         }
         let base = new.base.map(|base| self.holder_of(base)).transpose()?;
+        if base.is_some_and(|base| base.key >= key) {
+            // Walks down a lineage end because keys descend.
+            return Err(IndexError::Conflict { key, what: "a fork is older than what it is forked from" });
+        }
         let created_at_ms = new.header.created_at_ms();
         let inherited = base.map_or(Seq::FIRST, |base| base.cut);
         let row = SessionRow {
