@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::error::StoreError;
 use super::{Store, catalog};
+use crate::index::View;
 use crate::segment::references;
 
 impl Store {
