@@ -1,4 +1,6 @@
 //! What the engine promises, by promise.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
 
+mod closers;
+mod fork;
 mod vectors;
