@@ -15,6 +15,7 @@ mod fork;
 mod import;
 mod list;
 mod load;
+mod objects;
 mod options;
 mod payload;
 mod reader;
