@@ -197,6 +197,24 @@ impl Store {
         Ok(found)
     }
 
+    /// Checks every page and row of the index, and changes nothing. Where a writer holds the index,
+    /// the rows alone.
+    ///
+    /// # Cost
+    ///
+    /// Reads the whole index into memory.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Index`].
+    pub fn check_index(&self) -> Result<(), StoreError> {
+        let core = &self.inner.core;
+        if !Index::inspect(&core.disk, &core.folder.join("index.redb"))? {
+            core.index.check()?;
+        }
+        Ok(())
+    }
+
     /// Saves what can be read of the store at `from` into a new store at `into`, which must be
     /// missing or empty, and says what could not be saved.
     ///
