@@ -183,6 +183,9 @@ impl Index {
         let pass = gate.pass()?;
         let db = open_db(disk, path, options, options.checked)?;
         pass.enter()?;
+        // Before anything is committed to it: whoever made the file, or renamed it, may have been
+        // killed before its name was durable.
+        sync_folder_of(disk.as_ref(), path)?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT) {
             Ok(Some(write::FORMAT_VERSION)) => Ok(false),
             Ok(Some(found)) => Err(IndexError::Version {
@@ -346,8 +349,8 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// As [`Index::write`]; the index is as before, unless the fresh file cannot be opened: then
-    /// every later call fails, and the store is to be opened anew.
+    /// As [`Index::write`]; the index is as before, unless the fresh file cannot be opened, or its
+    /// name not be synced: then every later call fails, and the store is to be opened anew.
     pub(crate) fn scrub(&self) -> Result<Scrub, IndexError> {
         let gate = self.gate()?;
         let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
@@ -384,13 +387,17 @@ impl Index {
             })
         })?;
         drop(fresh);
-        let folder = self.path.parent().unwrap_or(Path::new(""));
         // Closed before the rename, which some platforms refuse for an open file.
         *slot = None;
         let renamed = self.disk.rename(&fresh_path, &self.path).map_err(io_error("rename", &fresh_path));
         *slot = Some(Db::ReadWrite(open_db(&self.disk, &self.path, &self.options, false)?));
         renamed?;
-        self.disk.sync_folder(folder).map_err(io_error("sync", folder))
+        let synced = sync_folder_of(self.disk.as_ref(), &self.path);
+        if synced.is_err() {
+            // What is committed to a file whose name may be lost is not durable.
+            *slot = None;
+        }
+        synced
     }
 
     fn gate(&self) -> Result<&Gate, IndexError> {
@@ -488,6 +495,11 @@ fn copy_table<K: Key + 'static>(
         target.insert(key.value(), value.value()).map_err(error)?;
     }
     Ok(())
+}
+
+fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {

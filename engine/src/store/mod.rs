@@ -44,6 +44,7 @@ use session::LiveSession;
 /// The format of a store's folder.
 pub const STORE_FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
+const JOURNAL_FOLDER: &str = "journal";
 
 /// One folder that holds the logs of many sessions, shared by any number of processes.
 ///
@@ -156,8 +157,10 @@ impl Store {
         if !entries.is_empty() && !is_unfinished(&entries) {
             return Err(StoreError::Exists { path: folder.to_owned() });
         }
-        let segments = folder.join("segments");
-        disk.create_folder(&segments).map_err(io_error("create", &segments))?;
+        for name in ["segments", JOURNAL_FOLDER] {
+            let path = folder.join(name);
+            disk.create_folder(&path).map_err(io_error("create", &path))?;
+        }
         // The name comes last: a folder without it is an unfinished store.
         let path = folder.join(FORMAT_FILE);
         let text = format!("rederive store {STORE_FORMAT}\n");
@@ -214,7 +217,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
         check_format(disk.as_ref(), folder)?;
-        let journals = folder.join("journal");
+        let journals = folder.join(JOURNAL_FOLDER);
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
         let (journal, recovered) =
             JournalSet::acquire(Arc::clone(&disk), &journals, journal_options, salts(), std::process::id())?;
@@ -255,7 +258,7 @@ impl Store {
             Index::open_read_only(&disk, &folder.join("index.redb"), &index_options(&options, false))?;
         let core = Arc::new(Shared {
             segments: folder.join("segments"),
-            journals: folder.join("journal"),
+            journals: folder.join(JOURNAL_FOLDER),
             folder: folder.to_owned(),
             disk,
             options,
@@ -414,7 +417,7 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
-    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | "FORMAT.tmp"))
+    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER | "FORMAT.tmp"))
 }
 
 fn check_format(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
