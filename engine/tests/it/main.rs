@@ -1,4 +1,12 @@
 //! What the engine promises, by promise.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
+mod power;
+mod sim;
 mod vectors;
