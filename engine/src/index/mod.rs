@@ -181,24 +181,20 @@ impl Index {
     fn open_or_create(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result<Self, IndexError> {
         let gate = Gate::open(disk.as_ref(), path, options.pid, options.lock_timeout)?;
         let pass = gate.pass()?;
+        make_where_missing(disk, path, options, &gate, &pass)?;
         let db = open_db(disk, path, options, options.checked)?;
         pass.enter()?;
         // Before anything is committed to it: whoever made the file, or renamed it, may have been
         // killed before its name was durable.
         sync_folder_of(disk.as_ref(), path)?;
-        begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT) {
-            Ok(Some(write::FORMAT_VERSION)) => Ok(false),
-            Ok(Some(found)) => Err(IndexError::Version {
+        begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
+            Some(write::FORMAT_VERSION) => Ok(false),
+            Some(found) => Err(IndexError::Version {
                 path: path.to_owned(),
                 found: u32::try_from(found).unwrap_or(u32::MAX),
                 supported: write::FORMAT_VERSION as u32,
             }),
-            Ok(None) => {
-                create_tables(tx)?;
-                tx.put(&META, &write::FORMAT, &write::FORMAT_VERSION)?;
-                Ok(true)
-            }
-            Err(error) => Err(error),
+            None => Err(damaged(path, "it does not say its format")),
         })?;
         drop(pass);
         let db = RwLock::new(Some(Db::ReadWrite(db)));
@@ -467,6 +463,35 @@ fn begin(
             }
         }
     })
+}
+
+/// Makes the index where there is none: under another name, since a file of redb that was cut off
+/// while it was made does not open.
+fn make_where_missing(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    options: &IndexOptions,
+    gate: &Gate,
+    pass: &Pass<'_>,
+) -> Result<(), IndexError> {
+    let bytes = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file.len().map_err(io_error("read the length of", path))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(io_error("open", path)(error)),
+    };
+    if bytes > 0 {
+        return Ok(());
+    }
+    let fresh_path = gate::beside(path, "fresh");
+    remove_if_there(disk.as_ref(), &fresh_path)?;
+    let fresh = open_db(disk, &fresh_path, options, false)?;
+    begin(&fresh_path, &fresh, pass, gate, |tx| {
+        create_tables(tx)?;
+        tx.put(&META, &write::FORMAT, &write::FORMAT_VERSION)?;
+        Ok(true)
+    })?;
+    drop(fresh);
+    disk.rename(&fresh_path, path).map_err(io_error("rename", &fresh_path))
 }
 
 fn create_tables(tx: &WriteTx<'_>) -> Result<(), IndexError> {

@@ -171,11 +171,13 @@ impl Store {
             .map_err(io_error("write", &temporary))?;
         file.sync().map_err(io_error("sync", &temporary))?;
         drop(file);
-        disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+        // What opens may be killed before it syncs these: a store has its folders, durably, or no name.
         disk.sync_folder(folder).map_err(io_error("sync", folder))?;
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             disk.sync_folder(parent).map_err(io_error("sync", parent))?;
         }
+        disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+        disk.sync_folder(folder).map_err(io_error("sync", folder))?;
         Self::open_on(disk, folder, options)
     }
 
