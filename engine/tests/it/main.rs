@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod errors;
 mod power;
 mod sim;
 mod vectors;

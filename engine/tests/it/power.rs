@@ -57,3 +57,10 @@ fn a_power_cut_anywhere_keeps_what_was_synced() {
     println!("{cuts} cuts, {} seeds", seeds.len());
     assert!(pairs.len() as u64 <= cuts, "{cuts} of {}", pairs.len());
 }
+
+#[test]
+#[ignore = "debug"]
+fn one() {
+    let v: Vec<u64> = std::env::var("ONE").unwrap().split(',').map(|n| n.parse().unwrap()).collect();
+    check(v[0], v[1]);
+}

@@ -111,6 +111,11 @@ impl Log {
         self.confirm();
     }
 
+    /// Whether it is not known what the store has taken.
+    pub(crate) fn is_in_the_air(&self) -> bool {
+        self.visible < self.entries.len() || self.may_resume
+    }
+
     fn line(&self, seq: usize) -> Option<&str> {
         self.entries.get(seq).map(|entry| entry.line.as_str())
     }
@@ -210,7 +215,8 @@ impl History {
 
     fn check(&self, store: &Store, log: &Log, id: &str, floor: Floor, context: &str) -> Vec<String> {
         let context = format!("{context}: {id}");
-        let reader = store.read_session(&SessionId::new(id).unwrap()).unwrap();
+        let reader = store.read_session(&SessionId::new(id).unwrap());
+        let reader = reader.unwrap_or_else(|error| panic!("{context}: {error:?}"));
         let lines = read_all(&reader);
         let least = match floor {
             Floor::Synced => log.synced,
@@ -227,7 +233,8 @@ impl History {
         check_against_model(reader.fold(), &model, &context);
         // One cut that goes through the middle of a segment.
         let middle = lines.len() as u64 / 2;
-        let past = reader.fold_at(Seq::new(middle)).unwrap();
+        let past = reader.fold_at(Seq::new(middle));
+        let past = past.unwrap_or_else(|error| panic!("{context}: {error:?}"));
         let surface: Vec<u64> = past.surface().seqs().into_iter().map(Seq::value).collect();
         assert_eq!(surface, model.surface_at(middle), "{context}: before {middle}");
         assert_eq!(reader.owner(), None, "{context}: nobody writes it");
