@@ -8,6 +8,8 @@
 )]
 
 mod errors;
+mod fixtures;
 mod power;
+mod sessions;
 mod sim;
 mod vectors;

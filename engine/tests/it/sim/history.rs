@@ -116,6 +116,11 @@ impl Log {
         self.visible < self.entries.len() || self.may_resume
     }
 
+    /// Every line that is visible.
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        self.entries[..self.visible].iter().map(|entry| entry.line.as_str()).collect()
+    }
+
     fn line(&self, seq: usize) -> Option<&str> {
         self.entries.get(seq).map(|entry| entry.line.as_str())
     }

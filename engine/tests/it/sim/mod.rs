@@ -9,7 +9,7 @@ mod lines;
 mod random;
 mod run;
 
-pub(crate) use history::{Floor, History};
+pub(crate) use history::{Floor, History, Log};
 pub(crate) use lines::{check_against_model, model_of, read_all};
 pub(crate) use random::{Random, in_parallel, is_long, seeds};
 pub(crate) use run::{FOLDER, Mode, Outcome, options, run};
