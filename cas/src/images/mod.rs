@@ -24,9 +24,7 @@ use header::HeaderFault;
 pub use media_type::{MediaType, MediaTypeError};
 pub use name::{NAME_BYTES_MAX, display_name};
 pub(crate) use reference::base64_bytes;
-pub use reference::{
-    ImageRef, MessageReferenceError, ReferenceError, ResolveError, placeholder, references,
-};
+pub use reference::{ImageRef, MessageReferenceError, ReferenceError, ResolveError, placeholder, references};
 
 /// What an image, and a message, may have at most.
 ///
@@ -333,9 +331,7 @@ fn inspect(
             }
             Ok((media_type, size))
         }
-        (Err(HeaderFault::Malformed { at }), _) => {
-            Err(ImageRefusal::Malformed { media_type, at: at as u64 })
-        }
+        (Err(HeaderFault::Malformed { at }), _) => Err(ImageRefusal::Malformed { media_type, at: at as u64 }),
         (Err(HeaderFault::Truncated), _) | (Ok(_), None) => {
             Err(ImageRefusal::Truncated { media_type, bytes: length })
         }

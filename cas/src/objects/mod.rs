@@ -22,8 +22,8 @@ use rederive_disk::{Disk, DiskFile, OpenMode, read_exact_at};
 
 use crate::digest::Digest;
 
-use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use file::{Codec, Damage};
+use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use sweep::{Freed, Sweep, SweepReport};
 
 const TEMPORARY_FOLDER: &str = "tmp";
@@ -394,8 +394,7 @@ impl Objects {
         let mut report = VerifyReport::default();
         let mut digests = Vec::new();
         self.walk(|digest| digests.push(digest), |path| report.foreign.push(path))?;
-        let mut done =
-            VerifyProgress { objects: 0, objects_total: digests.len() as u64, stored_bytes: 0 };
+        let mut done = VerifyProgress { objects: 0, objects_total: digests.len() as u64, stored_bytes: 0 };
         for digest in digests {
             match self.read(&digest) {
                 Ok((stat, object)) => {

@@ -49,6 +49,7 @@ use session::LiveSession;
 /// The format of a store's folder.
 pub const STORE_FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
+const JOURNAL_FOLDER: &str = "journal";
 
 /// One folder that holds the logs of many sessions, shared by any number of processes.
 ///
@@ -200,7 +201,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
         check_format(disk.as_ref(), folder)?;
-        let journals = folder.join("journal");
+        let journals = folder.join(JOURNAL_FOLDER);
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
         let unclean = recover::is_unclean(&disk, &journals)?;
         let index = Index::create(&disk, &folder.join("index.redb"), &index_options(&options, unclean))?;
@@ -248,7 +249,7 @@ impl Store {
             Index::open_read_only(&disk, &folder.join("index.redb"), &index_options(&options, false))?;
         let core = Arc::new(Shared {
             segments: folder.join("segments"),
-            journals: folder.join("journal"),
+            journals: folder.join(JOURNAL_FOLDER),
             folder: folder.to_owned(),
             disk,
             options,
@@ -407,7 +408,7 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
-    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | "FORMAT.tmp"))
+    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER | "FORMAT.tmp"))
 }
 
 /// Makes the folder of a store that has no file yet.
@@ -417,8 +418,10 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     if !entries.is_empty() && !is_unfinished(&entries) {
         return Err(StoreError::Exists { path: folder.to_owned() });
     }
-    let segments = folder.join("segments");
-    disk.create_folder(&segments).map_err(io_error("create", &segments))?;
+    for name in ["segments", JOURNAL_FOLDER] {
+        let path = folder.join(name);
+        disk.create_folder(&path).map_err(io_error("create", &path))?;
+    }
     // The name comes last: a folder without it is an unfinished store.
     let path = folder.join(FORMAT_FILE);
     let text = format!("rederive store {STORE_FORMAT}\n");
@@ -429,12 +432,13 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
         .map_err(io_error("write", &temporary))?;
     file.sync().map_err(io_error("sync", &temporary))?;
     drop(file);
-    disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+    // What opens may be killed before it syncs these: a store has its folders, durably, or no name.
     disk.sync_folder(folder).map_err(io_error("sync", folder))?;
     if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_folder(parent).map_err(io_error("sync", parent))?;
     }
-    Ok(())
+    disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 fn check_format(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {

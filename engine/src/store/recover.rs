@@ -193,11 +193,17 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
         let mut tail = Vec::new();
         let mut owner = None;
         if let Some(held) = row.owner {
-            if slot_is_held(core, held.slot)? {
-                owner = Some(held.pid);
-            } else if let SlotState::Unreadable(error) = state_of(&core.disk, &core.journals, held.slot)? {
-                // What follows would stop at the damage, as if the log ended there.
-                return Err(error.into());
+            // A slot that this process holds, or another than the recorded one, is no sign of life:
+            // the session would be live here, and slots are taken again by those who come later.
+            if !core.owns_slot(held.slot) {
+                match state_of(&core.disk, &core.journals, held.slot)? {
+                    SlotState::Held { pid } if pid.is_none_or(|pid| pid == held.pid) => {
+                        owner = Some(held.pid)
+                    }
+                    // What follows would stop at the damage, as if the log ended there.
+                    SlotState::Unreadable(error) => return Err(error.into()),
+                    _ => {}
+                }
             }
             let mut follower = JournalFollower::open(
                 Arc::clone(&core.disk),
@@ -267,11 +273,4 @@ pub(crate) fn scrub_free_slots(core: &Shared) -> Result<bool, StoreError> {
         }
     }
     first_error.map_or(Ok(all), Err)
-}
-
-fn slot_is_held(core: &Shared, slot: u32) -> Result<bool, StoreError> {
-    if core.owns_slot(slot) {
-        return Ok(true);
-    }
-    Ok(crate::journal::slot_is_held(&core.disk, &core.journals, slot)?)
 }
