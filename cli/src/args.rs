@@ -158,18 +158,18 @@ pub(crate) enum Command {
 
 /// Which request, and in which form.
 #[derive(Debug, clap::Args)]
-#[group(id = "which", required = true, multiple = false, args = ["seq", "step", "next"])]
+#[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct RequestArgs {
     /// The session.
     pub(crate) id: String,
     /// The request that this event settled or dispatched.
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", group = "which")]
     pub(crate) seq: Option<u64>,
     /// The request of this turn, step and attempt.
-    #[arg(long, value_name = "T.S[.A]")]
+    #[arg(long, value_name = "T.S[.A]", group = "which")]
     pub(crate) step: Option<RequestRef>,
     /// The request that would be sent now.
-    #[arg(long)]
+    #[arg(long, group = "which")]
     pub(crate) next: bool,
     /// With the closers that the next writer appends where a crash left a turn open.
     #[arg(long, requires = "next")]
@@ -208,7 +208,8 @@ pub(crate) enum ObjectCommand {
         /// Show what would be removed, and remove nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Never remove what is younger than so many seconds.
+        /// Never remove what is younger than so many seconds; of what is put again and again, what was
+        /// put first counts for up to an hour.
         #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
         grace: u64,
     },

@@ -131,10 +131,14 @@ fn verify(context: &Context) -> Result<ExitCode, Failure> {
 
 fn collect(context: &Context, dry_run: bool, grace: u64) -> Result<ExitCode, Failure> {
     let store = context.change()?;
-    let Some(objects) = open_existing(&store)? else {
+    if open_existing(&store)?.is_none() {
         output::line("there are no objects")?;
         return Ok(ExitCode::SUCCESS);
-    };
+    }
+    // A sweep adds the time after which an equal put renews an object to its grace.
+    let refresh = Duration::from_secs(grace).min(ObjectsOptions::default().refresh);
+    let options = ObjectsOptions { refresh, ..ObjectsOptions::default() };
+    let objects = Objects::open(Arc::new(OsDisk), store.folder().join(FOLDER), options)?;
     let report = sweep(&store, &objects, dry_run, grace)?;
     let verb = if dry_run { "would be freed" } else { "freed" };
     output::line(format_args!(
