@@ -440,6 +440,18 @@ impl Index {
     }
 }
 
+impl Drop for Index {
+    fn drop(&mut self) {
+        // redb writes the file when it is closed, under locks that others wait for without a limit.
+        let _pass = self.gate.as_ref().and_then(|gate| gate.pass().ok());
+        let db = self.db.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = guarded(&self.path, || {
+            drop(db);
+            Ok(())
+        });
+    }
+}
+
 fn builder(options: &IndexOptions, checked: bool) -> Builder {
     let mut builder = Builder::new();
     builder

@@ -407,7 +407,9 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
-    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | "FORMAT.tmp"))
+    entries.iter().all(|entry| {
+        entry.name == "segments" || (entry.name.starts_with("FORMAT.") && entry.name.ends_with(".tmp"))
+    })
 }
 
 /// Makes the folder of a store that has no file yet.
@@ -422,7 +424,8 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     // The name comes last: a folder without it is an unfinished store.
     let path = folder.join(FORMAT_FILE);
     let text = format!("rederive store {STORE_FORMAT}\n");
-    let temporary = folder.join("FORMAT.tmp");
+    // A name of its own: another process may be making the same store.
+    let temporary = folder.join(format!("FORMAT.{:016x}.tmp", salts()()));
     let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
     file.set_len(0)
         .and_then(|()| file.write_at(text.as_bytes(), 0))
