@@ -41,7 +41,7 @@ fn a_line_of_nul_bytes() {
 
 #[test]
 fn one_seq_with_two_events() {
-    let report = check("one-seq-two-events.jsonl", 10, 7, "seq", "8");
+    let report = check("one-seq-two-events.jsonl", 10, 8, "seq", "7 where 8 is due");
     assert_eq!(report["surface"], serde_json::json!([2, 3, 5]));
     assert_eq!((&report["generation"], &report["next"]["messages"]), (&0.into(), &3.into()));
     assert_eq!(report["next"]["bytes"], 376);

@@ -46,8 +46,8 @@ pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
 pub(crate) use slots::{
-    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, salvage_slot, slot_is_held,
-    slots, state_of,
+    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, lost_journal, recover_slot, salvage_slot,
+    slot_is_held, slots, state_of,
 };
 
 /// Where the random half of a salt comes from.
@@ -148,7 +148,7 @@ impl JournalSet {
         Self::start(disk, folder, options, salts, pid, (slot, lock, found))
     }
 
-    /// As [`JournalSet::acquire`], for the lowest free slot in which no frame is left: one that
+    /// Takes the lowest free slot in which no frame is left and that is not among `taken`: one that
     /// could not be recovered, or does not read, stays as it is.
     ///
     /// # Errors
@@ -160,6 +160,7 @@ impl JournalSet {
         options: JournalOptions,
         salts: SaltSource,
         pid: u32,
+        taken: &[u32],
     ) -> Result<Self, JournalError> {
         assert!(pid != 0, "no process has the number zero");
         disk.create_folder(folder).map_err(io_error("create", folder))?;
@@ -167,6 +168,9 @@ impl JournalSet {
         loop {
             let (slot, lock) = take_slot(disk.as_ref(), folder, from)?;
             from = slot + 1;
+            if taken.contains(&slot) {
+                continue;
+            }
             let found = match read_slot(&disk, folder, slot) {
                 Ok(found) => found,
                 Err(JournalError::Damaged { .. } | JournalError::Version { .. }) => continue,

@@ -41,7 +41,7 @@ pub use session::Session;
 
 use crate::event::HeaderLine;
 use crate::ids::{SessionId, SessionKey};
-use crate::index::{Index, IndexOptions};
+use crate::index::{Index, IndexError, IndexOptions};
 use crate::journal::{JournalOptions, JournalSet, SaltSource};
 use error::io_error;
 use session::LiveSession;
@@ -203,7 +203,9 @@ impl Store {
         let journals = folder.join("journal");
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
         let unclean = recover::is_unclean(&disk, &journals)?;
-        let index = Index::create(&disk, &folder.join("index.redb"), &index_options(&options, unclean))?;
+        let index = folder.join("index.redb");
+        refuse_lost_index(&disk, folder, &index)?;
+        let index = Index::create(&disk, &index, &index_options(&options, unclean))?;
         let mut core = Shared {
             segments: folder.join("segments"),
             journals,
@@ -216,13 +218,14 @@ impl Store {
             ids: Mutex::new(0..0),
         };
         // First, so that a slot whose owner died is free for this process.
-        recover::at_open(&core)?;
+        let taken = recover::at_open(&core)?;
         core.journal = Some(JournalSet::acquire_empty(
             Arc::clone(&core.disk),
             &core.journals,
             journal_options,
             salts(),
             std::process::id(),
+            &taken,
         )?);
         let core = Arc::new(core);
         let sealer =
@@ -436,6 +439,22 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     disk.sync_folder(folder).map_err(io_error("sync", folder))?;
     if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_folder(parent).map_err(io_error("sync", parent))?;
+    }
+    Ok(())
+}
+
+/// A store whose index is gone must not become an empty one. A fresh store gets its index before
+/// its first journal.
+fn refuse_lost_index(disk: &Arc<dyn Disk>, folder: &Path, index: &Path) -> Result<(), StoreError> {
+    let is_there = || disk.exists(index).map_err(io_error("look for", index));
+    if is_there()? {
+        return Ok(());
+    }
+    let segments = folder.join("segments");
+    let has_data = !crate::segment::list_segments(disk.as_ref(), &segments)?.segments.is_empty()
+        || !crate::journal::slots(disk, &folder.join("journal"))?.is_empty();
+    if has_data && !is_there()? {
+        return Err(IndexError::Missing { path: index.to_owned() }.into());
     }
     Ok(())
 }
