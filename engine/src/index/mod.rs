@@ -19,9 +19,11 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
 use std::ops::{ControlFlow, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -77,8 +79,11 @@ pub(crate) struct Index {
     gate: Option<Gate>,
     /// Says that a handle without a gate has the index open.
     _share: Option<Arc<dyn DiskFile>>,
-    /// `None` only after a scrub could not open what it had written.
+    /// `None` only after a scrub, or what followed a full disk, could not open the file again.
     db: RwLock<Option<Db>>,
+    /// Whether a write failed for want of room: redb refuses everything then, until it is opened
+    /// again.
+    ran_out: AtomicBool,
 }
 
 enum Db {
@@ -214,6 +219,7 @@ impl Index {
             gate: Some(gate),
             _share: None,
             db,
+            ran_out: AtomicBool::new(false),
         })
     }
 
@@ -255,6 +261,7 @@ impl Index {
             gate: None,
             _share: share,
             db,
+            ran_out: AtomicBool::new(false),
         })
     }
 
@@ -292,6 +299,7 @@ impl Index {
         &self,
         ask: impl FnOnce(&ReadTx<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
+        self.reopen_where_due()?;
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         guarded(&self.path, || {
             let begun = match db.as_ref() {
@@ -319,15 +327,42 @@ impl Index {
         change: impl FnOnce(&WriteTx<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         let gate = self.gate()?;
+        self.reopen_where_due()?;
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Db::ReadWrite(db)) = db.as_ref() else { return Err(self.closed()) };
         let pass = gate.pass()?;
         let mut outcome = None;
-        begin(&self.path, db, &pass, gate, |tx| {
+        let begun = begin(&self.path, db, &pass, gate, |tx| {
             outcome = Some(change(tx)?);
             Ok(true)
-        })?;
+        });
+        if let Err(IndexError::Io { source, .. }) = &begun
+            && matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        {
+            // Nothing that was to be durable was lost by this: not so after a failed sync.
+            self.ran_out.store(true, Ordering::Release);
+        }
+        begun?;
         outcome.ok_or_else(|| self.closed())
+    }
+
+    /// Opens the file again after a write that found no room.
+    fn reopen_where_due(&self) -> Result<(), IndexError> {
+        let Some(gate) = self.gate.as_ref().filter(|_| self.ran_out.load(Ordering::Acquire)) else {
+            return Ok(());
+        };
+        let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        if !self.ran_out.load(Ordering::Acquire) {
+            return Ok(()); // another thread was faster
+        }
+        let _pass = gate.pass()?;
+        guarded(&self.path, || {
+            *slot = None;
+            Ok(())
+        })?;
+        *slot = Some(Db::ReadWrite(open_db(&self.disk, &self.path, &self.options, false)?));
+        self.ran_out.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Checks every page and every row. Reads the whole file; writers wait meanwhile.

@@ -291,7 +291,8 @@ impl JournalSet {
         self.committer.commit.counters.read()
     }
 
-    /// Overwrites with zeroes whatever the files hold beside frames that are not released.
+    /// Overwrites with zeroes whatever the files hold beside frames that are not released, and gives
+    /// back the room of files that hold none.
     ///
     /// # Cost
     ///
@@ -305,6 +306,7 @@ impl JournalSet {
                 // First, or a half-erased file would read as damaged.
                 let pid = writer.pid;
                 writer.reset(side, pid)?;
+                writer.shrink(side)?;
             }
             writer.erase_beyond_end(side)?;
         }
@@ -546,6 +548,19 @@ impl Writer {
         file.block = block;
         self.counter = counter;
         Ok(())
+    }
+
+    /// Gives back the room of a file that holds no frame.
+    fn shrink(&mut self, side: Side) -> Result<(), JournalError> {
+        let file = opened(self.files.get_mut(side));
+        if file.header.capacity <= CAPACITY_FIRST {
+            return Ok(());
+        }
+        // The header first: it must never claim more than the file has.
+        self.put_header(side, |header| Header { capacity: CAPACITY_FIRST, ..header })?;
+        let file = opened(self.files.get_mut(side));
+        file.file.set_len(CAPACITY_FIRST).map_err(io_error("shorten", &file.path))?;
+        self.commit.sync(side)
     }
 
     fn erase_beyond_end(&mut self, side: Side) -> Result<(), JournalError> {

@@ -11,7 +11,7 @@ use rederive_disk::{Disk, DiskFile, OpenMode};
 use super::error::{JournalError, io_error};
 use super::format::{FRAMES_START, Header, Salt, Side, journal_path, lock_path, slot_of};
 use super::scan::{Block, DroppedTail, RecoveredFrame, Scan, erase, read_header, salvage, scan};
-use super::{SaltSource, next_counter};
+use super::{CAPACITY_FIRST, SaltSource, next_counter};
 
 /// Slots of one folder: so many processes can write a store at once.
 pub(crate) const SLOTS_MAX: u32 = 4096;
@@ -282,7 +282,23 @@ impl SlotRecovery {
     /// Resets the slot and overwrites what its files held with zeroes.
     pub(crate) fn scrub(&mut self, salts: &mut SaltSource) -> Result<(), JournalError> {
         self.reset(salts)?; // first, or a half-erased file would read as damaged
-        for found in &self.files {
+        for found in &mut self.files {
+            if let Some(scan) = &mut found.scan
+                && CAPACITY_FIRST < scan.header.capacity
+            {
+                // The header first: it must never claim more than the file has.
+                let counter = next_counter(self.counter, &found.path)?;
+                let header = Header { counter, capacity: CAPACITY_FIRST, ..scan.header };
+                write_header(&found.path, found.file.as_ref(), header, scan.block.other())?;
+                found
+                    .file
+                    .sync()
+                    .map_err(|source| JournalError::Sync { path: found.path.clone(), source })?;
+                self.counter = counter;
+                scan.header = header;
+                scan.block = scan.block.other();
+                found.file.set_len(CAPACITY_FIRST).map_err(io_error("shorten", &found.path))?;
+            }
             let len = found.file.len().map_err(io_error("read the length of", &found.path))?;
             erase(found.file.as_ref(), FRAMES_START, len).map_err(io_error("erase", &found.path))?;
             found.file.sync().map_err(|source| JournalError::Sync { path: found.path.clone(), source })?;
