@@ -183,7 +183,7 @@ fn a_deletion_that_was_killed_is_finished_or_never_was() {
         }
         store.close().unwrap();
         let mut delete = crate::support::command(&home.path()).args(["rm", "marked"]).spawn().unwrap();
-        std::thread::sleep(Duration::from_micros(random.below(25_000)));
+        std::thread::sleep(Duration::from_micros(random.below(70_000)));
         let _ = delete.kill();
         delete.wait().unwrap();
         // The next open for writing.

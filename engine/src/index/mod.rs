@@ -202,7 +202,10 @@ impl Index {
         let db = open_db(disk, path, options, checked)?;
         pass.enter()?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
-            Some(write::FORMAT_VERSION) => Ok(false),
+            Some(write::FORMAT_VERSION) => {
+                let noted = gate::noted_generation(disk.as_ref(), path);
+                is_not_before(path, noted, tx.meta(write::GENERATION)?).map(|()| false)
+            }
             Some(found) => Err(IndexError::Version {
                 path: path.to_owned(),
                 found: u32::try_from(found).unwrap_or(u32::MAX),
@@ -245,6 +248,8 @@ impl Index {
         };
         disk.open(path, OpenMode::Read).map_err(missing)?;
         let share = gate::share(disk.as_ref(), path, options.lock_timeout)?;
+        // Before the index is looked at: a commit may come meanwhile.
+        let noted = gate::noted_generation(disk.as_ref(), path);
         let copy = if is_small(disk.as_ref(), path)? { checked_copy(disk, path)? } else { None };
         let db = match open_db_read_only(disk, path, options)? {
             Some(db) => Db::ReadOnly(db),
@@ -253,16 +258,18 @@ impl Index {
                 None => Db::Copy(checked_copy(disk, path)?.ok_or(IndexError::Busy { holder_pid: None })?),
             },
         };
-        let db = RwLock::new(Some(db));
-        Ok(Self {
+        let index = Self {
             disk: Arc::clone(disk),
             path: path.to_owned(),
             options: options.clone(),
             gate: None,
             _share: share,
-            db,
+            db: RwLock::new(Some(db)),
             ran_out: AtomicBool::new(false),
-        })
+        };
+        let found = index.read(|view| view.meta(write::GENERATION))?;
+        is_not_before(path, noted, found)?;
+        Ok(index)
     }
 
     /// Sees again what other processes write, where the handle is on a copy in memory and a writer
@@ -285,10 +292,13 @@ impl Index {
     ///
     /// As [`Index::check`].
     pub(crate) fn inspect(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool, IndexError> {
+        let noted = gate::noted_generation(disk.as_ref(), path);
         let Some(copy) = checked_copy(disk, path)? else { return Ok(false) };
         guarded(path, || {
             let tx = copy.begin_read().map_err(|error| redb_error(path, "read", error.into()))?;
-            ReadTx { tx, path }.check_rows()
+            let view = ReadTx { tx, path };
+            is_not_before(path, noted, view.meta(write::GENERATION)?)?;
+            view.check_rows()
         })?;
         Ok(true)
     }
@@ -320,8 +330,9 @@ impl Index {
     ///
     /// [`IndexError::Busy`] where another writer holds the index beyond the timeout,
     /// [`IndexError::ReadOnly`], and what `change` fails with: then nothing has changed. After an
-    /// [`IndexError::Io`] of the commit itself the change may be there or not, and the handle
-    /// refuses all further work: open the index anew.
+    /// [`IndexError::Io`] of the commit itself the change may be there or not. Where there was no
+    /// room, a later call works again once there is; after any other such error the handle refuses
+    /// all further work: open the index anew.
     pub(crate) fn write<T>(
         &self,
         change: impl FnOnce(&WriteTx<'_>) -> Result<T, IndexError>,
@@ -333,7 +344,10 @@ impl Index {
         let pass = gate.pass()?;
         let mut outcome = None;
         let begun = begin(&self.path, db, &pass, gate, |tx| {
-            outcome = Some(change(tx)?);
+            let changed = change(tx)?;
+            let generation = tx.meta(write::GENERATION)?.unwrap_or(0).saturating_add(1);
+            tx.put(&META, &write::GENERATION, &generation)?;
+            outcome = Some((changed, generation));
             Ok(true)
         });
         if let Err(IndexError::Io { source, .. }) = &begun
@@ -343,7 +357,9 @@ impl Index {
             self.ran_out.store(true, Ordering::Release);
         }
         begun?;
-        outcome.ok_or_else(|| self.closed())
+        let (changed, generation) = outcome.ok_or_else(|| self.closed())?;
+        gate.note_generation(generation);
+        Ok(changed)
     }
 
     /// Opens the file again after a write that found no room.
@@ -514,6 +530,17 @@ fn open_db(
     })
 }
 
+/// One flipped bit of redb's header makes an earlier commit the last one, with every checksum right:
+/// sessions and segments that were committed since would be gone without a word.
+fn is_not_before(path: &Path, noted: Option<u64>, found: Option<u64>) -> Result<(), IndexError> {
+    match noted {
+        Some(noted) if found.unwrap_or(0) < noted => {
+            Err(damaged(path, "it has gone back to an earlier commit"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Opens the index for reading; `None` where its last writer left it in need of a repair.
 fn open_db_read_only(
     disk: &Arc<dyn Disk>,
@@ -577,7 +604,11 @@ fn checked_copy(disk: &Arc<dyn Disk>, path: &Path) -> Result<Option<redb::Databa
                 .and_then(|()| redb::StorageBackend::write(&memory, 0, &bytes));
             filled.map_err(|error| damaged(path, &error.to_string()))?;
             let opened = Builder::new().set_check_integrity_on_open(true).create_with_backend(memory);
-            opened.map_err(|error| redb_error(path, "open", error.into()))
+            opened.map_err(|error| match redb_error(path, "open", error.into()) {
+                // Memory does not fail.
+                IndexError::Io { source, .. } => damaged(path, &source.to_string()),
+                error => error,
+            })
         });
         match opened {
             Err(IndexError::Damaged { .. }) if attempt < COPY_ATTEMPTS => {
