@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// Print JSON instead of tables.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// How long to wait for a process that holds the store's index, in milliseconds.
+    #[arg(long, global = true, default_value_t = 10_000, value_name = "MS")]
+    pub(crate) lock_timeout: u64,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

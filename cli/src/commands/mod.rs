@@ -16,6 +16,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use rederive_engine::{SessionId, Store, StoreOptions, TypeRegistry};
 
@@ -26,10 +27,15 @@ use crate::failure::Failure;
 pub(crate) struct Context {
     store: Option<PathBuf>,
     json: bool,
+    lock_timeout: Duration,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
-    let context = Context { store: args.store, json: args.json };
+    let context = Context {
+        store: args.store,
+        json: args.json,
+        lock_timeout: Duration::from_millis(args.lock_timeout),
+    };
     match args.command {
         Command::Replay { files } => replay::run(&context, &files),
         Command::Import { paths } => import::run(&context, &paths),
@@ -65,17 +71,21 @@ impl Context {
 
     /// Opens the store for reading.
     fn read(&self) -> Result<Store, Failure> {
-        Ok(Store::open_read_only_with(self.folder()?, options())?)
+        Ok(Store::open_read_only_with(self.folder()?, self.options())?)
     }
 
     /// Opens the store for writing; makes it where it is missing.
     fn write(&self) -> Result<Store, Failure> {
-        open_or_create(&self.folder()?)
+        Ok(Store::open_or_create_with(self.folder()?, self.options())?)
     }
 
     /// Opens the store for writing where there is one.
     fn change(&self) -> Result<Store, Failure> {
-        Ok(Store::open_with(self.folder()?, options())?)
+        Ok(Store::open_with(self.folder()?, self.options())?)
+    }
+
+    fn options(&self) -> StoreOptions {
+        options().lock_timeout(self.lock_timeout)
     }
 }
 

@@ -127,12 +127,7 @@ fn rebuild(reader: &Reader, report: &mut Report) -> Result<Option<String>, Failu
     if rebuilt.as_ref().map(Request::digest) != reopened.as_ref().map(Request::digest) {
         return Ok(Some("the reopened session's next request is not that of the log".into()));
     }
-    report.next = reopened.ok().map(|request| NextRow {
-        header_seq: request.header().seq().value(),
-        messages: request.message_count(),
-        bytes: request.bytes(),
-        blake3: request.digest().to_string(),
-    });
+    report.next = reopened.ok().as_ref().map(NextRow::of);
     Ok(None)
 }
 
@@ -157,6 +152,7 @@ fn up_to_refusal(file: &Path) -> Result<Report, Failure> {
     let mut report = Report::of(replay.fold());
     report.session = session;
     report.requests = requests;
+    report.next = rebuilder.next_request().ok().as_ref().map(NextRow::of);
     Ok(report)
 }
 
@@ -175,6 +171,17 @@ impl Report {
             next: None,
             relations: Vec::new(),
             failure: None,
+        }
+    }
+}
+
+impl NextRow {
+    fn of(request: &Request) -> Self {
+        Self {
+            header_seq: request.header().seq().value(),
+            messages: request.message_count(),
+            bytes: request.bytes(),
+            blake3: request.digest().to_string(),
         }
     }
 }

@@ -126,7 +126,19 @@ pub(super) fn redb_error(path: &Path, operation: &'static str, error: redb::Erro
         | redb::Error::TypeDefinitionChanged { .. }
         | redb::Error::UpgradeRequired(_)
         | redb::Error::TableIsMultimap(_)) => damaged(error.to_string()),
-        redb::Error::Io(source) if source.kind() == io::ErrorKind::InvalidData => damaged(source.to_string()),
+        redb::Error::Io(source)
+            if matches!(
+                source.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            damaged(source.to_string())
+        }
+        redb::Error::PreviousIo => IndexError::Io {
+            path: path.to_owned(),
+            operation,
+            source: io::Error::other("an earlier operation on the file failed; open the store anew"),
+        },
         redb::Error::Io(source) => IndexError::Io { path: path.to_owned(), operation, source },
         error => IndexError::Io { path: path.to_owned(), operation, source: io::Error::other(error) },
     }

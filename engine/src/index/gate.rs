@@ -92,6 +92,16 @@ impl Gate {
         Ok(pass)
     }
 
+    /// Notes which commit was the last. Not synced: it is written after the commit is durable, so
+    /// that it never names one that a loss of power takes back.
+    pub(super) fn note_generation(&self, generation: u64) {
+        let generation = generation.to_le_bytes();
+        let note = [generation, note_checksum(&generation)].concat();
+        if let Err(error) = self.holder.write_at(&note, GENERATION_AT) {
+            tracing::warn!(%error, path = %self.holder_path.display(), "could not note a commit");
+        }
+    }
+
     /// A series of waits that add up to the timeout.
     pub(super) fn patience(&self) -> Patience {
         Patience { left: self.timeout, next: WAIT_MIN }
@@ -158,6 +168,28 @@ pub(super) fn share(
         }
     }
     Ok(Some(users))
+}
+
+const GENERATION_AT: u64 = 8;
+const GENERATION_LEN: usize = 8;
+
+/// Which commit of the index at `path` was the last, as its writer noted behind it; `None` where
+/// nobody noted one, or the note does not read.
+pub(super) fn noted_generation(disk: &dyn Disk, path: &Path) -> Option<u64> {
+    let holder = disk.open(&beside(path, "holder"), OpenMode::Read).ok()?;
+    let mut note = [0; 2 * GENERATION_LEN];
+    let got = holder.read_at(&mut note, GENERATION_AT).ok()?;
+    let (generation, checksum) = note.split_first_chunk::<GENERATION_LEN>()?;
+    let sound = got == note.len() && *checksum == note_checksum(generation);
+    sound.then(|| u64::from_le_bytes(*generation))
+}
+
+fn note_checksum(generation: &[u8]) -> [u8; GENERATION_LEN] {
+    let mut out = [0; GENERATION_LEN];
+    for (to, from) in out.iter_mut().zip(blake3::hash(generation).as_bytes()) {
+        *to = *from;
+    }
+    out
 }
 
 /// Runs `work` while no handle that writes the index at `path` is inside; `None` where one stays

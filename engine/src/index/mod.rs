@@ -19,9 +19,11 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::io::ErrorKind;
 use std::ops::{ControlFlow, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -77,8 +79,11 @@ pub(crate) struct Index {
     gate: Option<Gate>,
     /// Says that a handle without a gate has the index open.
     _share: Option<Arc<dyn DiskFile>>,
-    /// `None` only after a scrub could not open what it had written.
+    /// `None` only after a scrub, or what followed a full disk, could not open the file again.
     db: RwLock<Option<Db>>,
+    /// Whether a write failed for want of room: redb refuses everything then, until it is opened
+    /// again.
+    ran_out: AtomicBool,
 }
 
 enum Db {
@@ -200,7 +205,10 @@ impl Index {
         // killed before its name was durable.
         sync_folder_of(disk.as_ref(), path)?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
-            Some(write::FORMAT_VERSION) => Ok(false),
+            Some(write::FORMAT_VERSION) => {
+                let noted = gate::noted_generation(disk.as_ref(), path);
+                is_not_before(path, noted, tx.meta(write::GENERATION)?).map(|()| false)
+            }
             Some(found) => Err(IndexError::Version {
                 path: path.to_owned(),
                 found: u32::try_from(found).unwrap_or(u32::MAX),
@@ -217,6 +225,7 @@ impl Index {
             gate: Some(gate),
             _share: None,
             db,
+            ran_out: AtomicBool::new(false),
         })
     }
 
@@ -242,6 +251,8 @@ impl Index {
         };
         disk.open(path, OpenMode::Read).map_err(missing)?;
         let share = gate::share(disk.as_ref(), path, options.lock_timeout)?;
+        // Before the index is looked at: a commit may come meanwhile.
+        let noted = gate::noted_generation(disk.as_ref(), path);
         let copy = if is_small(disk.as_ref(), path)? { checked_copy(disk, path)? } else { None };
         let db = match open_db_read_only(disk, path, options)? {
             Some(db) => Db::ReadOnly(db),
@@ -250,15 +261,18 @@ impl Index {
                 None => Db::Copy(checked_copy(disk, path)?.ok_or(IndexError::Busy { holder_pid: None })?),
             },
         };
-        let db = RwLock::new(Some(db));
-        Ok(Self {
+        let index = Self {
             disk: Arc::clone(disk),
             path: path.to_owned(),
             options: options.clone(),
             gate: None,
             _share: share,
-            db,
-        })
+            db: RwLock::new(Some(db)),
+            ran_out: AtomicBool::new(false),
+        };
+        let found = index.read(|view| view.meta(write::GENERATION))?;
+        is_not_before(path, noted, found)?;
+        Ok(index)
     }
 
     /// Sees again what other processes write, where the handle is on a copy in memory and a writer
@@ -281,10 +295,13 @@ impl Index {
     ///
     /// As [`Index::check`].
     pub(crate) fn inspect(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool, IndexError> {
+        let noted = gate::noted_generation(disk.as_ref(), path);
         let Some(copy) = checked_copy(disk, path)? else { return Ok(false) };
         guarded(path, || {
             let tx = copy.begin_read().map_err(|error| redb_error(path, "read", error.into()))?;
-            ReadTx { tx, path }.check_rows()
+            let view = ReadTx { tx, path };
+            is_not_before(path, noted, view.meta(write::GENERATION)?)?;
+            view.check_rows()
         })?;
         Ok(true)
     }
@@ -295,6 +312,7 @@ impl Index {
         &self,
         ask: impl FnOnce(&ReadTx<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
+        self.reopen_where_due()?;
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         guarded(&self.path, || {
             let begun = match db.as_ref() {
@@ -315,22 +333,55 @@ impl Index {
     ///
     /// [`IndexError::Busy`] where another writer holds the index beyond the timeout,
     /// [`IndexError::ReadOnly`], and what `change` fails with: then nothing has changed. After an
-    /// [`IndexError::Io`] of the commit itself the change may be there or not, and the handle
-    /// refuses all further work: open the index anew.
+    /// [`IndexError::Io`] of the commit itself the change may be there or not. Where there was no
+    /// room, a later call works again once there is; after any other such error the handle refuses
+    /// all further work: open the index anew.
     pub(crate) fn write<T>(
         &self,
         change: impl FnOnce(&WriteTx<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         let gate = self.gate()?;
+        self.reopen_where_due()?;
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         let Some(Db::ReadWrite(db)) = db.as_ref() else { return Err(self.closed()) };
         let pass = gate.pass()?;
         let mut outcome = None;
-        begin(&self.path, db, &pass, gate, |tx| {
-            outcome = Some(change(tx)?);
+        let begun = begin(&self.path, db, &pass, gate, |tx| {
+            let changed = change(tx)?;
+            let generation = tx.meta(write::GENERATION)?.unwrap_or(0).saturating_add(1);
+            tx.put(&META, &write::GENERATION, &generation)?;
+            outcome = Some((changed, generation));
             Ok(true)
+        });
+        if let Err(IndexError::Io { source, .. }) = &begun
+            && matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        {
+            // Nothing that was to be durable was lost by this: not so after a failed sync.
+            self.ran_out.store(true, Ordering::Release);
+        }
+        begun?;
+        let (changed, generation) = outcome.ok_or_else(|| self.closed())?;
+        gate.note_generation(generation);
+        Ok(changed)
+    }
+
+    /// Opens the file again after a write that found no room.
+    fn reopen_where_due(&self) -> Result<(), IndexError> {
+        let Some(gate) = self.gate.as_ref().filter(|_| self.ran_out.load(Ordering::Acquire)) else {
+            return Ok(());
+        };
+        let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        if !self.ran_out.load(Ordering::Acquire) {
+            return Ok(()); // another thread was faster
+        }
+        let _pass = gate.pass()?;
+        guarded(&self.path, || {
+            *slot = None;
+            Ok(())
         })?;
-        outcome.ok_or_else(|| self.closed())
+        *slot = Some(Db::ReadWrite(open_db(&self.disk, &self.path, &self.options, false)?));
+        self.ran_out.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Checks every page and every row. Reads the whole file; writers wait meanwhile.
@@ -449,6 +500,18 @@ impl Index {
     }
 }
 
+impl Drop for Index {
+    fn drop(&mut self) {
+        // redb writes the file when it is closed, under locks that others wait for without a limit.
+        let _pass = self.gate.as_ref().and_then(|gate| gate.pass().ok());
+        let db = self.db.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = guarded(&self.path, || {
+            drop(db);
+            Ok(())
+        });
+    }
+}
+
 fn builder(options: &IndexOptions, checked: bool) -> Builder {
     let mut builder = Builder::new();
     builder
@@ -474,6 +537,17 @@ fn open_db(
         };
         opened.map_err(|error| redb_error(path, "open", error.into()))
     })
+}
+
+/// One flipped bit of redb's header makes an earlier commit the last one, with every checksum right:
+/// sessions and segments that were committed since would be gone without a word.
+fn is_not_before(path: &Path, noted: Option<u64>, found: Option<u64>) -> Result<(), IndexError> {
+    match noted {
+        Some(noted) if found.unwrap_or(0) < noted => {
+            Err(damaged(path, "it has gone back to an earlier commit"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens the index for reading; `None` where its last writer left it in need of a repair.
@@ -539,7 +613,11 @@ fn checked_copy(disk: &Arc<dyn Disk>, path: &Path) -> Result<Option<redb::Databa
                 .and_then(|()| redb::StorageBackend::write(&memory, 0, &bytes));
             filled.map_err(|error| damaged(path, &error.to_string()))?;
             let opened = Builder::new().set_check_integrity_on_open(true).create_with_backend(memory);
-            opened.map_err(|error| redb_error(path, "open", error.into()))
+            opened.map_err(|error| match redb_error(path, "open", error.into()) {
+                // Memory does not fail.
+                IndexError::Io { source, .. } => damaged(path, &source.to_string()),
+                error => error,
+            })
         });
         match opened {
             Err(IndexError::Damaged { .. }) if attempt < COPY_ATTEMPTS => {

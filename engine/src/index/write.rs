@@ -23,6 +23,8 @@ use crate::segment::Base;
 pub(super) const NEXT_SESSION: &str = "next-session";
 /// Name of the row of the next segment's number.
 pub(super) const NEXT_SEGMENT: &str = "next-segment";
+/// Name of the row that counts commits.
+pub(super) const GENERATION: &str = "generation";
 /// Name of the row that counts segments of deleted sessions that are still to be trimmed.
 pub(crate) const TRIMS_DUE: &str = "trims-due";
 /// Name of the row that says whether a session was deleted since the last whole sweep.

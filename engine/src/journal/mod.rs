@@ -46,8 +46,8 @@ pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
 pub(crate) use slots::{
-    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, salvage_slot, slot_is_held,
-    slots, state_of,
+    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, lost_journal, recover_slot, salvage_slot,
+    slot_is_held, slots, state_of,
 };
 
 /// Where the random half of a salt comes from.
@@ -148,7 +148,7 @@ impl JournalSet {
         Self::start(disk, folder, options, salts, pid, (slot, lock, found))
     }
 
-    /// As [`JournalSet::acquire`], for the lowest free slot in which no frame is left: one that
+    /// Takes the lowest free slot in which no frame is left and that is not among `taken`: one that
     /// could not be recovered, or does not read, stays as it is.
     ///
     /// # Errors
@@ -160,6 +160,7 @@ impl JournalSet {
         options: JournalOptions,
         salts: SaltSource,
         pid: u32,
+        taken: &[u32],
     ) -> Result<Self, JournalError> {
         assert!(pid != 0, "no process has the number zero");
         disk.create_folder(folder).map_err(io_error("create", folder))?;
@@ -167,6 +168,9 @@ impl JournalSet {
         loop {
             let (slot, lock) = take_slot(disk.as_ref(), folder, from)?;
             from = slot + 1;
+            if taken.contains(&slot) {
+                continue;
+            }
             let found = match read_slot(&disk, folder, slot) {
                 Ok(found) => found,
                 Err(JournalError::Damaged { .. } | JournalError::Version { .. }) => continue,
@@ -287,7 +291,8 @@ impl JournalSet {
         self.committer.commit.counters.read()
     }
 
-    /// Overwrites with zeroes whatever the files hold beside frames that are not released.
+    /// Overwrites with zeroes whatever the files hold beside frames that are not released, and gives
+    /// back the room of files that hold none.
     ///
     /// # Cost
     ///
@@ -301,6 +306,7 @@ impl JournalSet {
                 // First, or a half-erased file would read as damaged.
                 let pid = writer.pid;
                 writer.reset(side, pid)?;
+                writer.shrink(side)?;
             }
             writer.erase_beyond_end(side)?;
         }
@@ -542,6 +548,19 @@ impl Writer {
         file.block = block;
         self.counter = counter;
         Ok(())
+    }
+
+    /// Gives back the room of a file that holds no frame.
+    fn shrink(&mut self, side: Side) -> Result<(), JournalError> {
+        let file = opened(self.files.get_mut(side));
+        if file.header.capacity <= CAPACITY_FIRST {
+            return Ok(());
+        }
+        // The header first: it must never claim more than the file has.
+        self.put_header(side, |header| Header { capacity: CAPACITY_FIRST, ..header })?;
+        let file = opened(self.files.get_mut(side));
+        file.file.set_len(CAPACITY_FIRST).map_err(io_error("shorten", &file.path))?;
+        self.commit.sync(side)
     }
 
     fn erase_beyond_end(&mut self, side: Side) -> Result<(), JournalError> {

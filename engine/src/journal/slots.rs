@@ -11,7 +11,7 @@ use rederive_disk::{Disk, DiskFile, OpenMode};
 use super::error::{JournalError, io_error};
 use super::format::{FRAMES_START, Header, Salt, Side, journal_path, lock_path, slot_of};
 use super::scan::{Block, DroppedTail, RecoveredFrame, Scan, erase, read_header, salvage, scan};
-use super::{SaltSource, next_counter};
+use super::{CAPACITY_FIRST, SaltSource, next_counter};
 
 /// Slots of one folder: so many processes can write a store at once.
 pub(crate) const SLOTS_MAX: u32 = 4096;
@@ -42,6 +42,9 @@ pub(crate) enum SlotState {
     },
     /// Nobody holds it and nothing is left in it.
     Clean,
+    /// Nobody holds it, and no file of it was ever written whole: its owner died before its first
+    /// frame, or the files are gone.
+    Blank,
     /// Nobody holds it and it does not read.
     Unreadable(JournalError),
 }
@@ -80,7 +83,7 @@ pub(crate) fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result
             return Ok(SlotState::Held { pid: owner(disk, folder, slot)? });
         }
     }
-    let (mut frames, mut dropped_bytes, mut closed) = (0, 0, true);
+    let (mut frames, mut dropped_bytes, mut closed, mut blank) = (0, 0, true, true);
     for side in Side::BOTH {
         let path = journal_path(folder, slot, side);
         let Some(file) = open_existing(disk, &path, OpenMode::Read)? else { continue };
@@ -89,6 +92,7 @@ pub(crate) fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result
             Ok(Some(found)) => {
                 frames += found.frames.len() as u64;
                 closed &= found.header.pid == 0;
+                blank = false;
                 dropped_bytes += found.dropped.map_or(0, |tail| tail.bytes);
             }
             Err(error @ (JournalError::Damaged { .. } | JournalError::Version { .. })) => {
@@ -96,6 +100,9 @@ pub(crate) fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result
             }
             Err(error) => return Err(error),
         }
+    }
+    if blank {
+        return Ok(SlotState::Blank);
     }
     Ok(if closed { SlotState::Clean } else { SlotState::Dirty { frames, dropped_bytes } })
 }
@@ -229,12 +236,23 @@ pub(crate) fn salvage_slot(
     Ok(frames)
 }
 
+/// What to say where a session is recorded in a slot that is blank: the first file is the one that
+/// must be there.
+pub(crate) fn lost_journal(folder: &Path, slot: u32) -> JournalError {
+    JournalError::Damaged { path: journal_path(folder, slot, Side::A), offset: 0, next_valid: None }
+}
+
 /// The highest counter of a slot.
 pub(super) fn counter_of(files: &[FoundFile]) -> u32 {
     files.iter().filter_map(|file| file.scan.as_ref()).map(|scan| scan.header.counter).max().unwrap_or(0)
 }
 
 impl SlotRecovery {
+    /// Whether the slot has no file that was ever written whole.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.files.iter().all(|file| file.scan.is_none())
+    }
+
     /// What the dead owner left.
     pub(crate) fn recovered(&self) -> &Recovered {
         &self.recovered
@@ -264,7 +282,23 @@ impl SlotRecovery {
     /// Resets the slot and overwrites what its files held with zeroes.
     pub(crate) fn scrub(&mut self, salts: &mut SaltSource) -> Result<(), JournalError> {
         self.reset(salts)?; // first, or a half-erased file would read as damaged
-        for found in &self.files {
+        for found in &mut self.files {
+            if let Some(scan) = &mut found.scan
+                && CAPACITY_FIRST < scan.header.capacity
+            {
+                // The header first: it must never claim more than the file has.
+                let counter = next_counter(self.counter, &found.path)?;
+                let header = Header { counter, capacity: CAPACITY_FIRST, ..scan.header };
+                write_header(&found.path, found.file.as_ref(), header, scan.block.other())?;
+                found
+                    .file
+                    .sync()
+                    .map_err(|source| JournalError::Sync { path: found.path.clone(), source })?;
+                self.counter = counter;
+                scan.header = header;
+                scan.block = scan.block.other();
+                found.file.set_len(CAPACITY_FIRST).map_err(io_error("shorten", &found.path))?;
+            }
             let len = found.file.len().map_err(io_error("read the length of", &found.path))?;
             erase(found.file.as_ref(), FRAMES_START, len).map_err(io_error("erase", &found.path))?;
             found.file.sync().map_err(|source| JournalError::Sync { path: found.path.clone(), source })?;

@@ -202,6 +202,15 @@ pub(super) fn let_go(core: &Shared, key: SessionKey) -> Result<(), StoreError> {
     }
 }
 
+/// The slots that sessions are recorded to be written in.
+pub(super) fn owning_slots(core: &Shared) -> Result<Vec<u32>, StoreError> {
+    let mut slots = std::collections::BTreeSet::new();
+    core.index.read(|view| {
+        view.all_sessions(|_, row| slots.extend(row.owner.filter(|_| !row.deleted).map(|owner| owner.slot)))
+    })?;
+    Ok(slots.into_iter().collect())
+}
+
 /// Lets go of every session that the dead owner of `slot` had, but those that are `stuck` in it.
 pub(super) fn let_go_of_slot(core: &Shared, slot: u32, stuck: &[SessionKey]) -> Result<(), StoreError> {
     let mut owned = Vec::new();

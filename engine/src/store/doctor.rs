@@ -285,6 +285,7 @@ fn look_at_journals(disk: &Arc<dyn Disk>, folder: &Path, found: &mut Examination
             SlotState::Held { pid: Some(pid) } => format!("{slot}: written by process {pid}"),
             SlotState::Held { pid: None } => format!("{slot}: written by another process"),
             SlotState::Clean => format!("{slot}: closed"),
+            SlotState::Blank => format!("{slot}: empty"),
             SlotState::Dirty { frames, dropped_bytes } => {
                 found.note(format_args!(
                     "journal {slot} was not closed: the next open for writing recovers {frames} batches"

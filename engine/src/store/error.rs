@@ -142,8 +142,10 @@ impl StoreError {
         match self {
             Self::Inconsistent { .. } | Self::Gap { .. } => true,
             Self::Index(error) => {
-                matches!(error, IndexError::Damaged { .. } | IndexError::Version { .. })
-                    || matches!(error, IndexError::Segment(error) if error.is_damage())
+                matches!(
+                    error,
+                    IndexError::Missing { .. } | IndexError::Damaged { .. } | IndexError::Version { .. }
+                ) || matches!(error, IndexError::Segment(error) if error.is_damage())
             }
             Self::Segment(error) => error.is_damage(),
             Self::Journal(error) => {

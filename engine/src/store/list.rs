@@ -12,7 +12,7 @@ use super::session::LiveSession;
 use super::{Shared, Store, catalog};
 use crate::ids::SessionId;
 use crate::index::{Owner, PageCursor};
-use crate::journal::{SlotState, state_of};
+use crate::journal::{SlotState, lost_journal, state_of};
 
 /// Whether a session can be used, and by whom it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -326,6 +326,9 @@ fn state_in(core: &Shared, owner: Owner) -> Result<SessionState, StoreError> {
     Ok(match state_of(&core.disk, &core.journals, owner.slot)? {
         SlotState::Held { .. } => SessionState::Open { pid: owner.pid },
         SlotState::Dirty { .. } | SlotState::Clean => SessionState::Interrupted,
+        SlotState::Blank => {
+            SessionState::Damaged { why: lost_journal(&core.journals, owner.slot).to_string() }
+        }
         SlotState::Unreadable(error) => SessionState::Damaged { why: error.to_string() },
     })
 }

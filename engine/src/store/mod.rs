@@ -41,7 +41,7 @@ pub use session::Session;
 
 use crate::event::HeaderLine;
 use crate::ids::{SessionId, SessionKey};
-use crate::index::{Index, IndexOptions};
+use crate::index::{Index, IndexError, IndexOptions};
 use crate::journal::{JournalOptions, JournalSet, SaltSource};
 use error::io_error;
 use session::LiveSession;
@@ -204,7 +204,9 @@ impl Store {
         let journals = folder.join(JOURNAL_FOLDER);
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
         let unclean = recover::is_unclean(&disk, &journals)?;
-        let index = Index::create(&disk, &folder.join("index.redb"), &index_options(&options, unclean))?;
+        let index = folder.join("index.redb");
+        refuse_lost_index(&disk, folder, &index)?;
+        let index = Index::create(&disk, &index, &index_options(&options, unclean))?;
         let mut core = Shared {
             segments: folder.join("segments"),
             journals,
@@ -217,13 +219,14 @@ impl Store {
             ids: Mutex::new(0..0),
         };
         // First, so that a slot whose owner died is free for this process.
-        recover::at_open(&core)?;
+        let taken = recover::at_open(&core)?;
         core.journal = Some(JournalSet::acquire_empty(
             Arc::clone(&core.disk),
             &core.journals,
             journal_options,
             salts(),
             std::process::id(),
+            &taken,
         )?);
         let core = Arc::new(core);
         let sealer =
@@ -408,7 +411,10 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
-    entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER | "FORMAT.tmp"))
+    entries.iter().all(|entry| {
+        matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER)
+            || (entry.name.starts_with("FORMAT.") && entry.name.ends_with(".tmp"))
+    })
 }
 
 /// Makes the folder of a store that has no file yet.
@@ -425,7 +431,8 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     // The name comes last: a folder without it is an unfinished store.
     let path = folder.join(FORMAT_FILE);
     let text = format!("rederive store {STORE_FORMAT}\n");
-    let temporary = folder.join("FORMAT.tmp");
+    // A name of its own: another process may be making the same store.
+    let temporary = folder.join(format!("FORMAT.{:016x}.tmp", salts()()));
     let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
     file.set_len(0)
         .and_then(|()| file.write_at(text.as_bytes(), 0))
@@ -439,6 +446,22 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     }
     disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
     disk.sync_folder(folder).map_err(io_error("sync", folder))
+}
+
+/// A store whose index is gone must not become an empty one. A fresh store gets its index before
+/// its first journal.
+fn refuse_lost_index(disk: &Arc<dyn Disk>, folder: &Path, index: &Path) -> Result<(), StoreError> {
+    let is_there = || disk.exists(index).map_err(io_error("look for", index));
+    if is_there()? {
+        return Ok(());
+    }
+    let segments = folder.join("segments");
+    let has_data = !crate::segment::list_segments(disk.as_ref(), &segments)?.segments.is_empty()
+        || !crate::journal::slots(disk, &folder.join("journal"))?.is_empty();
+    if has_data && !is_there()? {
+        return Err(IndexError::Missing { path: index.to_owned() }.into());
+    }
+    Ok(())
 }
 
 fn check_format(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {

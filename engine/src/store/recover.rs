@@ -20,8 +20,10 @@ use crate::event::Event;
 use crate::event::line::Form;
 use crate::fold::Fold;
 use crate::ids::{Seq, SessionId, SessionKey};
+use crate::index::Owner;
 use crate::journal::{
-    JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, recover_slot, slots, state_of,
+    JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, lost_journal, recover_slot, slots,
+    state_of,
 };
 use crate::types::TypeRegistry;
 
@@ -37,17 +39,24 @@ pub(crate) fn is_unclean(disk: &Arc<dyn Disk>, journals: &Path) -> Result<bool, 
 /// Seals what the slots of dead processes hold, and finishes what they began.
 ///
 /// What is damaged stays as it is: it must not keep the other sessions from being used, and who
-/// asks for a session in it gets the error then.
-pub(crate) fn at_open(core: &Shared) -> Result<(), StoreError> {
-    for status in slots(&core.disk, &core.journals)? {
+/// asks for a session in it gets the error then. Gives the slots that are not to be used again.
+pub(crate) fn at_open(core: &Shared) -> Result<Vec<u32>, StoreError> {
+    let mut taken = Vec::new();
+    let found = slots(&core.disk, &core.journals)?;
+    if found.is_empty() {
+        // The journals of a store that is not new are gone: what was in them is lost, and said.
+        taken = catalog::owning_slots(core)?;
+    }
+    for status in found {
         let outcome = match status.state {
-            SlotState::Dirty { .. } => take_over_slot(core, status.slot).map(|_| ()),
+            SlotState::Dirty { .. } | SlotState::Blank => take_over_slot(core, status.slot).map(|_| ()),
             SlotState::Unreadable(error) => Err(error.into()),
             _ => Ok(()),
         };
         match outcome {
             Err(error) if error.is_damage() => {
                 tracing::error!(%error, slot = status.slot, "a journal cannot be recovered");
+                taken.push(status.slot);
             }
             outcome => outcome?,
         }
@@ -55,10 +64,10 @@ pub(crate) fn at_open(core: &Shared) -> Result<(), StoreError> {
     match catalog::finish_deletes(core) {
         Err(error) if error.is_damage() => {
             tracing::error!(%error, "a deletion cannot be finished");
-            Ok(())
         }
-        outcome => outcome,
+        outcome => outcome?,
     }
+    Ok(taken)
 }
 
 /// Recovers the journal of `slot`, whose owner is dead; gives the owner's process id where it lives.
@@ -73,6 +82,9 @@ pub(crate) fn take_over_slot(core: &Shared, slot: u32) -> Result<Option<u32>, St
         Err(JournalError::Held { pid, .. }) => return Ok(Some(pid.unwrap_or(0))),
         Err(error) => return Err(error.into()),
     };
+    if recovery.is_blank() && catalog::owning_slots(core)?.contains(&slot) {
+        return Err(lost_journal(&core.journals, slot).into());
+    }
     report(recovery.recovered());
     seal_frames(core, slot, &recovery.recovered().frames)?;
     recovery.reset(&mut salts())?;
@@ -198,10 +210,13 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
             if !core.owns_slot(held.slot) {
                 match state_of(&core.disk, &core.journals, held.slot)? {
                     SlotState::Held { pid } if pid.is_none_or(|pid| pid == held.pid) => {
-                        owner = Some(held.pid)
+                        owner = Some(held.pid);
                     }
                     // What follows would stop at the damage, as if the log ended there.
                     SlotState::Unreadable(error) => return Err(error.into()),
+                    SlotState::Blank if still_owned(core, key, held)? => {
+                        return Err(lost_journal(&core.journals, held.slot).into());
+                    }
                     _ => {}
                 }
             }
@@ -273,4 +288,8 @@ pub(crate) fn scrub_free_slots(core: &Shared) -> Result<bool, StoreError> {
         }
     }
     first_error.map_or(Ok(all), Err)
+}
+
+fn still_owned(core: &Shared, key: SessionKey, owner: Owner) -> Result<bool, StoreError> {
+    Ok(catalog::row(core, key)?.is_some_and(|row| row.owner == Some(owner)))
 }

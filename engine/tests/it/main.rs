@@ -8,6 +8,7 @@
 )]
 
 mod closers;
+mod damage;
 mod errors;
 mod fixtures;
 mod fork;
