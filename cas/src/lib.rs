@@ -26,6 +26,7 @@
 mod digest;
 mod images;
 mod json;
+pub mod lift;
 mod objects;
 pub mod policy;
 

@@ -159,7 +159,11 @@ pub fn check_request(images: &[(u64, ImageRef)], limits: &RouteLimits) -> Result
     let side_of_many_max =
         limits.side_max_above.filter(|(above, _)| *above < count).map(|(_, side)| u64::from(side));
     for (rule, limit, value) in [
-        (RouteRule::ImageBase64Bytes, limits.image_base64_bytes_max, ImageRef::base64_bytes as fn(&ImageRef) -> u64),
+        (
+            RouteRule::ImageBase64Bytes,
+            limits.image_base64_bytes_max,
+            ImageRef::base64_bytes as fn(&ImageRef) -> u64,
+        ),
         (RouteRule::Side, side_max, side),
         (RouteRule::SideOfMany, side_of_many_max, side),
     ] {

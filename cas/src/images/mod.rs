@@ -24,9 +24,7 @@ use header::HeaderFault;
 pub use media_type::{MediaType, MediaTypeError};
 pub use name::{NAME_BYTES_MAX, display_name};
 pub(crate) use reference::base64_bytes;
-pub use reference::{
-    ImageRef, MessageReferenceError, ReferenceError, ResolveError, placeholder, references,
-};
+pub use reference::{ImageRef, MessageReferenceError, ReferenceError, ResolveError, placeholder, references};
 
 /// What an image, and a message, may have at most.
 ///
@@ -333,9 +331,7 @@ fn inspect(
             }
             Ok((media_type, size))
         }
-        (Err(HeaderFault::Malformed { at }), _) => {
-            Err(ImageRefusal::Malformed { media_type, at: at as u64 })
-        }
+        (Err(HeaderFault::Malformed { at }), _) => Err(ImageRefusal::Malformed { media_type, at: at as u64 }),
         (Err(HeaderFault::Truncated), _) | (Ok(_), None) => {
             Err(ImageRefusal::Truncated { media_type, bytes: length })
         }
@@ -347,10 +343,12 @@ fn strange_bytes(media_type: MediaType, mut behind: &[u8]) -> u64 {
     loop {
         let padding = behind.iter().take_while(|byte| **byte == 0).count();
         behind = behind.get(padding..).unwrap_or_default();
-        let is_picture = media_type == MediaType::Jpeg && MediaType::of(behind) == Some(media_type);
-        match header::read(media_type, behind).end {
-            Ok(end) if is_picture => behind = behind.get(end..).unwrap_or_default(),
-            _ => return behind.len() as u64,
+        if media_type != MediaType::Jpeg || MediaType::of(behind) != Some(MediaType::Jpeg) {
+            return behind.len() as u64;
+        }
+        match header::read(MediaType::Jpeg, behind).end {
+            Ok(end) => behind = behind.get(end..).unwrap_or_default(),
+            Err(_) => return behind.len() as u64,
         }
     }
 }

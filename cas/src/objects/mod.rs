@@ -14,7 +14,7 @@ mod sweep;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use rederive_disk::{Disk, DiskFile, OpenMode, read_exact_at};
 
 use crate::digest::Digest;
 
-use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use file::{Codec, Damage};
+use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use sweep::{Freed, Sweep, SweepReport};
 
 const TEMPORARY_FOLDER: &str = "tmp";
@@ -231,6 +231,8 @@ pub struct Objects {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     options: ObjectsOptions,
+    /// Whether the folder's own name was synced by this process: who made it may have died before.
+    is_named: AtomicBool,
     /// What this process knows of each shard's name and names, by the digest's first byte.
     shards: Mutex<[Shard; 256]>,
 }
@@ -259,14 +261,26 @@ impl Objects {
     ) -> Result<Self, DiskError> {
         let folder = folder.into();
         let temporary = folder.join(TEMPORARY_FOLDER);
-        if !disk.exists(&temporary).map_err(during("open", &temporary))? {
+        let mut made = Vec::new();
+        for above in temporary.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            if disk.exists(above).map_err(during("open", above))? {
+                break;
+            }
+            made.push(above);
+        }
+        if !made.is_empty() {
             disk.create_folder(&temporary).map_err(during("make", &temporary))?;
-            disk.sync_folder(&folder).map_err(during("sync", &folder))?;
-            if let Some(parent) = folder.parent() {
-                disk.sync_folder(parent).map_err(during("sync", parent))?;
+            for folder in made.into_iter().filter_map(Path::parent).map(or_here) {
+                disk.sync_folder(folder).map_err(during("sync", folder))?;
             }
         }
-        Ok(Self { disk, folder, options, shards: Mutex::new([Shard::Unknown; 256]) })
+        Ok(Self {
+            disk,
+            folder,
+            options,
+            is_named: AtomicBool::new(false),
+            shards: Mutex::new([Shard::Unknown; 256]),
+        })
     }
 
     /// The folder that holds the objects.
@@ -394,8 +408,7 @@ impl Objects {
         let mut report = VerifyReport::default();
         let mut digests = Vec::new();
         self.walk(|digest| digests.push(digest), |path| report.foreign.push(path))?;
-        let mut done =
-            VerifyProgress { objects: 0, objects_total: digests.len() as u64, stored_bytes: 0 };
+        let mut done = VerifyProgress { objects: 0, objects_total: digests.len() as u64, stored_bytes: 0 };
         for digest in digests {
             match self.read(&digest) {
                 Ok((stat, object)) => {
@@ -518,6 +531,11 @@ impl Objects {
         if is_there && self.shard(digest) == Shard::Named {
             return Ok(());
         }
+        if !self.is_named.load(Ordering::Relaxed) {
+            let above = or_here(self.folder.parent().unwrap_or(&self.folder));
+            self.disk.sync_folder(above).map_err(during("sync", above))?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
         self.disk.create_folder(folder).map_err(during("make", folder))?;
         if let Err(error) = self.disk.sync_folder(&self.folder) {
             if !is_there {
@@ -615,6 +633,11 @@ impl Objects {
             wait(|| lock.try_lock_shared()).map_err(during("lock", &path)).map_err(PutError::Disk)?;
         if is_locked { Ok(lock) } else { Err(PutError::Busy { path }) }
     }
+}
+
+/// `path`, or the working folder where it is the empty rest of a relative path.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 /// Tries until `lock` has it, for [`LOCK_WAIT`] at most.
