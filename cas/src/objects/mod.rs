@@ -27,6 +27,8 @@ use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use sweep::{Freed, Sweep, SweepReport};
 
 const TEMPORARY_FOLDER: &str = "tmp";
+/// Where smaller variants of images are remembered.
+pub(crate) const VARIANTS_FOLDER: &str = "variants";
 const LOCK_FILE: &str = "lock";
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
@@ -81,7 +83,7 @@ pub struct DiskError {
 }
 
 /// Names the operation and the path of a failure.
-fn during(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+pub(crate) fn during(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
     move |source| DiskError { operation, path: path.to_owned(), source }
 }
 
@@ -288,6 +290,11 @@ impl Objects {
         &self.folder
     }
 
+    #[cfg(feature = "normalise")]
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     /// Where the object's file is, or would be.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         let hex = digest.to_hex();
@@ -434,7 +441,7 @@ impl Objects {
     ) -> Result<(), DiskError> {
         for shard in self.disk.list(&self.folder).map_err(during("list", &self.folder))? {
             let folder = self.folder.join(&shard.name);
-            if shard.name == TEMPORARY_FOLDER || shard.name == LOCK_FILE {
+            if [TEMPORARY_FOLDER, VARIANTS_FOLDER, LOCK_FILE].contains(&shard.name.as_str()) {
                 continue;
             }
             if !shard.is_folder || !is_shard(&shard.name) {
@@ -573,7 +580,11 @@ impl Objects {
         written
     }
 
-    fn create_temporary(&self, digest: &Digest) -> Result<(PathBuf, Arc<dyn DiskFile>), DiskError> {
+    /// A new file in the folder for objects in the making. The caller holds the lock shared.
+    pub(crate) fn create_temporary(
+        &self,
+        digest: &Digest,
+    ) -> Result<(PathBuf, Arc<dyn DiskFile>), DiskError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let hex = digest.to_hex();
         let folder = self.folder.join(TEMPORARY_FOLDER);
@@ -626,7 +637,7 @@ impl Objects {
 
     /// Keeps sweeps from removing until the returned handle is dropped. Each put has its own handle:
     /// a lock belongs to a handle, not to a thread.
-    fn lock_shared(&self) -> Result<Arc<dyn DiskFile>, PutError> {
+    pub(crate) fn lock_shared(&self) -> Result<Arc<dyn DiskFile>, PutError> {
         let path = self.folder.join(LOCK_FILE);
         let lock = self.disk.open(&path, OpenMode::Create).map_err(during("open", &path))?;
         let is_locked =

@@ -10,6 +10,8 @@ mod admission;
 mod durability;
 mod golden;
 mod lifting;
+#[cfg(feature = "normalise")]
+mod normalising;
 mod processes;
 mod references;
 mod routes;

@@ -27,8 +27,11 @@ fn child() {
 
 fn object(number: u64) -> Vec<u8> {
     let mut object = noise(number, 200_000);
-    if number % 2 == 0 {
-        object.iter_mut().for_each(|byte| *byte &= 3); // compresses
+    if number.is_multiple_of(2) {
+        // Bytes that compress.
+        for byte in &mut object {
+            *byte &= 3;
+        }
     }
     object
 }

@@ -69,7 +69,7 @@ fn every_flipped_byte_is_found_by_get_and_by_verify_and_mended_by_a_put() {
             overwrite(&path, &flipped);
             match objects.get(&digest).unwrap_err() {
                 GetError::Corrupt { digest: named, path: at, .. } => {
-                    assert_eq!((named, at), (digest, path.clone()))
+                    assert_eq!((named, at), (digest, path.clone()));
                 }
                 other => panic!("byte {at}: {other}"),
             }

@@ -84,7 +84,7 @@ fn leftovers_and_damage_go_and_a_living_put_keeps_its_file() {
             std::thread::yield_now();
         }
         lock.unlock().unwrap();
-        assert_eq!(sweep.join().unwrap().leftovers, [left.clone()]);
+        assert_eq!(sweep.join().unwrap().leftovers, std::slice::from_ref(&left));
     });
     assert!(!left.exists());
 }
