@@ -13,6 +13,10 @@ use rederive_disk::Disk;
 pub(crate) struct Clock(Arc<AtomicU64>);
 
 impl Clock {
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set(&self, now_ms: u64) {
         self.0.store(now_ms, Ordering::Relaxed);
     }
@@ -23,7 +27,7 @@ pub(crate) fn options(clock: &Clock) -> ObjectsOptions {
     ObjectsOptions {
         object_bytes_max: 64 << 20,
         refresh: Duration::from_secs(1),
-        clock_ms: Arc::new(move || clock.0.load(Ordering::Relaxed)),
+        clock_ms: Arc::new(move || clock.now()),
     }
 }
 

@@ -88,3 +88,33 @@ fn leftovers_and_damage_go_and_a_living_put_keeps_its_file() {
     });
     assert!(!left.exists());
 }
+
+#[test]
+fn a_sweep_beside_puts_never_takes_what_a_put_has_acknowledged() {
+    let (folder, clock, objects) = store();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sweeps = scope.spawn(|| {
+            // As another process has it: with handles of its own.
+            let other = Objects::open(Arc::new(OsDisk), folder.path(), samples::options(&clock)).unwrap();
+            let mut freed = 0;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                freed += other.sweep(|_| false, at(clock.now())).unwrap().freed.len();
+            }
+            freed
+        });
+        let puts = scope.spawn(|| {
+            for round in 1..=300 {
+                clock.set(round * 12_000); // what was put in the round before is now old enough to go
+                for object in [b"used in every round".as_slice(), b"this one too"] {
+                    let digest = objects.put(object).unwrap();
+                    assert_eq!(objects.get(&digest).unwrap(), object, "round {round}");
+                }
+            }
+        });
+        let puts = puts.join();
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(0 < sweeps.join().unwrap(), "the sweeps had something to do");
+        puts.unwrap();
+    });
+}
