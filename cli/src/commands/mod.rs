@@ -1,10 +1,13 @@
 //! One module a command, or a few that belong together.
 
 mod append;
+mod audit;
+mod body;
 mod doctor;
 mod export;
 mod import;
 mod list;
+mod object;
 mod replay;
 mod rm;
 mod show;
@@ -44,7 +47,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Stats => list::stats(&context),
         Command::Log { id, from, kind } => show::log(&context, &id, from, kind.as_deref()),
         Command::Messages { id, at, closed } => show::messages(&context, &id, at, closed),
-        Command::Request { id, seq, next, closed } => show::request(&context, &id, seq, next, closed),
+        Command::Request(request) => body::run(&context, &request),
+        Command::Audit { id, html } => audit::run(&context, &id, html.as_deref()),
+        Command::Diff { id, a, b } => audit::diff(&context, &id, a, b),
+        Command::Fork { id, at, name } => audit::fork(&context, &id, at, name),
+        Command::Object { command } => object::run(&context, &command),
         Command::Verify { id, all: _ } => verify::run(&context, id.as_deref()),
         Command::Export { id } => export::run(&context, &id),
         Command::Rm { ids } => rm::run(&context, &ids),

@@ -201,6 +201,9 @@ impl Index {
         let checked = pass.enter_alone()? && (options.checked || is_small(disk.as_ref(), path)?);
         let db = open_db(disk, path, options, checked)?;
         pass.enter()?;
+        // Before anything is committed to it: whoever made the file, or renamed it, may have been
+        // killed before its name was durable.
+        sync_folder_of(disk.as_ref(), path)?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
             Some(write::FORMAT_VERSION) => {
                 let noted = gate::noted_generation(disk.as_ref(), path);
@@ -439,8 +442,8 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// As [`Index::write`]; the index is as before, unless the fresh file cannot be opened: then
-    /// every later call fails, and the store is to be opened anew.
+    /// As [`Index::write`]; the index is as before, unless the fresh file cannot be opened, or its
+    /// name not be synced: then every later call fails, and the store is to be opened anew.
     pub(crate) fn scrub(&self) -> Result<Scrub, IndexError> {
         let gate = self.gate()?;
         let mut slot = self.db.write().unwrap_or_else(PoisonError::into_inner);
@@ -478,7 +481,13 @@ impl Index {
         *slot = None;
         let placed = put_in_place(self.disk.as_ref(), &self.path);
         *slot = Some(Db::ReadWrite(open_db(&self.disk, &self.path, &self.options, false)?));
-        placed
+        placed?;
+        let synced = sync_folder_of(self.disk.as_ref(), &self.path);
+        if synced.is_err() {
+            // What is committed to a file whose name may be lost is not durable.
+            *slot = None;
+        }
+        synced
     }
 
     fn gate(&self) -> Result<&Gate, IndexError> {
@@ -633,12 +642,11 @@ fn fresh_db(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result
     open_db(disk, &fresh, options, false)
 }
 
-/// Gives the file of [`fresh_db`], which was committed and closed, the name of the index.
+/// Gives the file of [`fresh_db`], which was committed and closed, the name of the index; durable
+/// once the folder is synced.
 fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
     let fresh = gate::beside(path, "fresh");
-    disk.rename(&fresh, path).map_err(io_error("rename", &fresh))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    disk.sync_folder(folder).map_err(io_error("sync", folder))
+    disk.rename(&fresh, path).map_err(io_error("rename", &fresh))
 }
 
 /// Runs `change` in a write transaction of `db`, and commits where it says so.
@@ -699,6 +707,11 @@ fn copy_table<K: Key + 'static>(
         target.insert(key.value(), value.value()).map_err(error)?;
     }
     Ok(())
+}
+
+fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 fn damaged(path: &Path, what: &str) -> IndexError {

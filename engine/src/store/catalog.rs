@@ -578,15 +578,16 @@ impl<'a> Staged<'a> {
             return Err(StoreError::Internal { what: "an import that was not begun" });
         };
         let new = NewSession { header, types: &meta.types, base: None, owner: None };
-        self.core
-            .index
-            .write(|tx| {
-                tx.create_session_as(key, &new)?;
-                self.written.iter().try_for_each(|written| seal_in(tx, written))
-            })
-            .map_err(exists)?;
-        self.written.clear();
-        Ok(())
+        let committed = self.core.index.write(|tx| {
+            tx.create_session_as(key, &new)?;
+            self.written.iter().try_for_each(|written| seal_in(tx, written))
+        });
+        // A commit that failed at the disk may be there after all: the files must stay then, and are
+        // orphans for the next sweep where it is not.
+        if matches!(committed, Ok(()) | Err(IndexError::Io { .. })) {
+            self.written.clear();
+        }
+        committed.map_err(exists)
     }
 
     /// Removes what was written; what cannot be removed is an orphan for the next sweep.

@@ -49,6 +49,10 @@ use session::LiveSession;
 /// The format of a store's folder.
 pub const STORE_FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
+const JOURNAL_FOLDER: &str = "journal";
+/// Around the random part of the name under which the format file is written.
+const TEMPORARY_START: &str = "FORMAT.";
+const TEMPORARY_END: &str = ".tmp";
 
 /// One folder that holds the logs of many sessions, shared by any number of processes.
 ///
@@ -200,7 +204,7 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
         check_format(disk.as_ref(), folder)?;
-        let journals = folder.join("journal");
+        let journals = folder.join(JOURNAL_FOLDER);
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
         let unclean = recover::is_unclean(&disk, &journals)?;
         let index = folder.join("index.redb");
@@ -251,7 +255,7 @@ impl Store {
             Index::open_read_only(&disk, &folder.join("index.redb"), &index_options(&options, false))?;
         let core = Arc::new(Shared {
             segments: folder.join("segments"),
-            journals: folder.join("journal"),
+            journals: folder.join(JOURNAL_FOLDER),
             folder: folder.to_owned(),
             disk,
             options,
@@ -411,7 +415,8 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
     entries.iter().all(|entry| {
-        entry.name == "segments" || (entry.name.starts_with("FORMAT.") && entry.name.ends_with(".tmp"))
+        let is_folder = matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER);
+        is_folder || (entry.name.starts_with(TEMPORARY_START) && entry.name.ends_with(TEMPORARY_END))
     })
 }
 
@@ -422,25 +427,28 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     if !entries.is_empty() && !is_unfinished(&entries) {
         return Err(StoreError::Exists { path: folder.to_owned() });
     }
-    let segments = folder.join("segments");
-    disk.create_folder(&segments).map_err(io_error("create", &segments))?;
+    for name in ["segments", JOURNAL_FOLDER] {
+        let path = folder.join(name);
+        disk.create_folder(&path).map_err(io_error("create", &path))?;
+    }
     // The name comes last: a folder without it is an unfinished store.
     let path = folder.join(FORMAT_FILE);
     let text = format!("rederive store {STORE_FORMAT}\n");
     // A name of its own: another process may be making the same store.
-    let temporary = folder.join(format!("FORMAT.{:016x}.tmp", salts()()));
+    let temporary = folder.join(format!("{TEMPORARY_START}{:016x}{TEMPORARY_END}", salts()()));
     let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
     file.set_len(0)
         .and_then(|()| file.write_at(text.as_bytes(), 0))
         .map_err(io_error("write", &temporary))?;
     file.sync().map_err(io_error("sync", &temporary))?;
     drop(file);
-    disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+    // What opens may be killed before it syncs these: a store has its folders, durably, or no name.
     disk.sync_folder(folder).map_err(io_error("sync", folder))?;
     if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_folder(parent).map_err(io_error("sync", parent))?;
     }
-    Ok(())
+    disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 /// A store whose index is gone must not become an empty one. A fresh store gets its index before
@@ -452,7 +460,7 @@ fn refuse_lost_index(disk: &Arc<dyn Disk>, folder: &Path, index: &Path) -> Resul
     }
     let segments = folder.join("segments");
     let has_data = !crate::segment::list_segments(disk.as_ref(), &segments)?.segments.is_empty()
-        || !crate::journal::slots(disk, &folder.join("journal"))?.is_empty();
+        || !crate::journal::slots(disk, &folder.join(JOURNAL_FOLDER))?.is_empty();
     if has_data && !is_there()? {
         return Err(IndexError::Missing { path: index.to_owned() }.into());
     }

@@ -205,11 +205,14 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
         let mut tail = Vec::new();
         let mut owner = None;
         if let Some(held) = row.owner {
-            if slot_is_held(core, held.slot)? {
-                owner = Some(held.pid);
-            } else {
-                // What follows would stop at the damage, as if the log ended there.
+            // A slot that this process holds, or another than the recorded one, is no sign of life:
+            // the session would be live here, and slots are taken again by those who come later.
+            if !core.owns_slot(held.slot) {
                 match state_of(&core.disk, &core.journals, held.slot)? {
+                    SlotState::Held { pid } if pid.is_none_or(|pid| pid == held.pid) => {
+                        owner = Some(held.pid)
+                    }
+                    // What follows would stop at the damage, as if the log ended there.
                     SlotState::Unreadable(error) => return Err(error.into()),
                     SlotState::Blank if still_owned(core, key, held)? => {
                         return Err(lost_journal(&core.journals, held.slot).into());
@@ -289,11 +292,4 @@ pub(crate) fn scrub_free_slots(core: &Shared) -> Result<bool, StoreError> {
 
 fn still_owned(core: &Shared, key: SessionKey, owner: Owner) -> Result<bool, StoreError> {
     Ok(catalog::row(core, key)?.is_some_and(|row| row.owner == Some(owner)))
-}
-
-fn slot_is_held(core: &Shared, slot: u32) -> Result<bool, StoreError> {
-    if core.owns_slot(slot) {
-        return Ok(true);
-    }
-    Ok(crate::journal::slot_is_held(&core.disk, &core.journals, slot)?)
 }
