@@ -47,7 +47,7 @@ pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
 pub(crate) use slots::{
     Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, lost_journal, recover_slot, salvage_slot,
-    slot_is_held, slots, state_of,
+    slots, state_of,
 };
 
 /// Where the random half of a salt comes from.

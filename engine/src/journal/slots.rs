@@ -64,15 +64,6 @@ pub(crate) fn slots(disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<SlotStatu
     numbers.into_iter().map(|slot| Ok(SlotStatus { slot, state: state_of(disk, folder, slot)? })).collect()
 }
 
-/// Whether a live process holds `slot`.
-pub(crate) fn slot_is_held(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<bool, JournalError> {
-    let path = lock_path(folder, slot);
-    match open_existing(disk, &path, OpenMode::Read)? {
-        Some(lock) => Ok(!lock.try_lock_shared().map_err(io_error("lock", &path))?),
-        None => Ok(false),
-    }
-}
-
 /// Who holds `slot`, or what is left in it.
 pub(crate) fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState, JournalError> {
     let path = lock_path(folder, slot);

@@ -4,6 +4,7 @@
 //! believed only as far as every page and row of it checks. Never changes the store that it looks at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -87,11 +88,11 @@ impl Examination {
         !self.findings.iter().any(Finding::is_damage)
     }
 
-    fn damage(&mut self, what: impl ToString) {
+    fn damage(&mut self, what: &dyn Display) {
         self.findings.push(Finding { is_damage: true, what: what.to_string() });
     }
 
-    fn note(&mut self, what: impl ToString) {
+    fn note(&mut self, what: &dyn Display) {
         self.findings.push(Finding { is_damage: false, what: what.to_string() });
     }
 }
@@ -139,7 +140,7 @@ impl Repaired {
         &self.losses
     }
 
-    fn lose(&mut self, session: Option<&str>, what: impl ToString) {
+    fn lose(&mut self, session: Option<&str>, what: &dyn Display) {
         self.losses.push(Loss { session: session.map(Into::into), what: what.to_string() });
     }
 }
@@ -167,32 +168,28 @@ impl Store {
             found.segments += 1;
             found.segment_bytes += bytes;
             if let Err(error) = verify_segment(disk.as_ref(), &folder.join("segments"), *id) {
-                found.damage(error);
+                found.damage(&error);
             }
         }
         for path in files.others {
-            found.note(format_args!("{} is no segment; a sweep removes what a kill left", path.display()));
+            found.note(&format_args!("{} is no segment; a sweep removes what a kill left", path.display()));
         }
         match Index::inspect(&disk, &folder.join("index.redb")) {
             Ok(true) => {}
-            Ok(false) => found.note("a process held the index; its pages were not checked"),
-            Err(error @ IndexError::Missing { .. }) => {
-                found.damage(error);
-                return Ok(found);
-            }
+            Ok(false) => found.note(&"a process held the index; its pages were not checked"),
             Err(IndexError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                found.damage(IndexError::Missing { path: folder.join("index.redb") });
+                found.damage(&IndexError::Missing { path: folder.join("index.redb") });
                 return Ok(found);
             }
             Err(error) => {
-                found.damage(error);
+                found.damage(&error);
                 return Ok(found);
             }
         }
         let store = Self::open_read_only_with(folder, options)?;
         let on_disk: BTreeSet<SegmentId> = files.segments.iter().map(|(id, _)| *id).collect();
         if let Err(error) = look_at_rows(&store.inner.core, &on_disk, &mut found) {
-            found.damage(error);
+            found.damage(&error);
         }
         Ok(found)
     }
@@ -245,7 +242,7 @@ impl Store {
                     let (session, range) = claimed_by(disk.as_ref(), &from.join("segments"), id);
                     repaired.lose(
                         session.as_deref(),
-                        format_args!("a segment of {bytes} bytes{range}: {}", chain(&error)),
+                        &format_args!("a segment of {bytes} bytes{range}: {}", chain(&error)),
                     );
                 }
             }
@@ -260,7 +257,7 @@ impl Store {
         let (index, rebuilt) =
             Index::rebuild(&disk, &index, &segments, &super::index_options(&options, false), next_key)?;
         for path in rebuilt.others {
-            repaired.lose(None, format_args!("{} is no segment", path.display()));
+            repaired.lose(None, &format_args!("{} is no segment", path.display()));
         }
         if let Some(known) = &known {
             index.reconcile(known)?;
@@ -287,14 +284,14 @@ fn look_at_journals(disk: &Arc<dyn Disk>, folder: &Path, found: &mut Examination
             SlotState::Clean => format!("{slot}: closed"),
             SlotState::Blank => format!("{slot}: empty"),
             SlotState::Dirty { frames, dropped_bytes } => {
-                found.note(format_args!(
+                found.note(&format_args!(
                     "journal {slot} was not closed: the next open for writing recovers {frames} batches"
                 ));
                 format!("{slot}: not closed, {frames} batches, {dropped_bytes} bytes of an incomplete end")
             }
             SlotState::Unreadable(error) => {
                 let text = format!("{slot}: {error}");
-                found.damage(error);
+                found.damage(&error);
                 text
             }
         };
@@ -329,23 +326,23 @@ fn look_at_rows(
     for id in missing {
         // Merged since the folder was listed, or gone.
         if core.index.read(|view| view.segment_ids())?.binary_search(id).is_ok() {
-            found.damage(format_args!("there is no {}", segment_path(&core.segments, *id).display()));
+            found.damage(&format_args!("there is no {}", segment_path(&core.segments, *id).display()));
         }
     }
     let mut orphans = on_disk.iter().filter(|id| named.binary_search(id).is_err() && !doomed.contains(id));
     if let Some(first) = orphans.next() {
         let count = 1 + orphans.count();
         let path = segment_path(&core.segments, *first);
-        found.note(format_args!(
+        found.note(&format_args!(
             "{count} segments belong to no session, the first is {}; a sweep removes them",
             path.display()
         ));
     }
     if trims_due.unwrap_or(0) > 0 || !doomed.is_empty() {
-        found.note("a deletion was interrupted; the next open for writing finishes it");
+        found.note(&"a deletion was interrupted; the next open for writing finishes it");
     }
     if sweep_due.unwrap_or(0) > 0 {
-        found.note("sessions were deleted since the last whole sweep; `gc` removes what is left of them");
+        found.note(&"sessions were deleted since the last whole sweep; `gc` removes what is left of them");
     }
     for (key, row) in rows {
         if row.deleted {
@@ -361,7 +358,7 @@ fn look_at_rows(
                 found.events += events;
             }
             Err(StoreError::NoSession { .. }) => {}
-            Err(error) => found.damage(format_args!("session {id}: {error}")),
+            Err(error) => found.damage(&format_args!("session {id}: {error}")),
         }
     }
     Ok(())
@@ -403,7 +400,7 @@ fn check_can_repair(disk: &Arc<dyn Disk>, from: &Path, repaired: &mut Repaired) 
             if !any {
                 return Err(error);
             }
-            repaired.lose(None, format_args!("the store's FORMAT file: {error}"));
+            repaired.lose(None, &format_args!("the store's FORMAT file: {error}"));
         }
         Err(error) => return Err(error),
     }
@@ -435,7 +432,7 @@ fn salvage(
     let mut frames = Frames::new();
     for status in slots(disk, folder)? {
         if let SlotState::Unreadable(error) = status.state {
-            repaired.lose(None, format_args!("part of a journal: {error}"));
+            repaired.lose(None, &format_args!("part of a journal: {error}"));
         }
         for frame in salvage_slot(disk, folder, status.slot)? {
             frames.entry(SessionKey(frame.session_key)).or_default().push(frame);
@@ -467,7 +464,7 @@ fn known_rows(
         Err(error) => {
             repaired.lose(
                 None,
-                format_args!(
+                &format_args!(
                     "the index, and with it which sessions were deleted while forks share them: {}",
                     chain(&error)
                 ),
@@ -491,7 +488,7 @@ fn take_frames(
         None if index_is_sound => return Ok(()), // deleted
         None => {
             if frames.first().is_none_or(|frame| frame.first_seq != 0) {
-                repaired.lose(None, format_args!("batches of a session of which the beginning is lost"));
+                repaired.lose(None, &format_args!("batches of a session of which the beginning is lost"));
                 return Ok(());
             }
             // Nothing but the index knew its name.
@@ -499,7 +496,7 @@ fn take_frames(
                 .ok_or(StoreError::Internal { what: "a name that is none" })?;
             let now_ms = (core.options.clock)();
             let header = HeaderLine::build(&id, now_ms, None, None, false);
-            repaired.lose(Some(id.as_str()), "the session's name and header line");
+            repaired.lose(Some(id.as_str()), &"the session's name and header line");
             catalog::create_under(core, key, &header)?;
             let Some(row) = catalog::row(core, key)? else { return Ok(()) };
             row
@@ -522,7 +519,7 @@ fn take_frames(
                 let last = frames.last().map_or(0, |frame| frame.first_seq + u64::from(frame.events));
                 repaired.lose(
                     Some(&row.id),
-                    format_args!("the events {next} to {last} of the journal: {}", chain(&error)),
+                    &format_args!("the events {next} to {last} of the journal: {}", chain(&error)),
                 );
                 break;
             }
@@ -555,11 +552,11 @@ fn check_sessions(
                 repaired.events += events;
                 let sealed_to = known.and_then(|known| known.get(key)).map_or(0, |row| row.sealed_to.value());
                 if events < sealed_to {
-                    repaired.lose(Some(&row.id), format_args!("the events {events} to {sealed_to}"));
+                    repaired.lose(Some(&row.id), &format_args!("the events {events} to {sealed_to}"));
                 }
             }
             Err(error) if error.is_damage() => {
-                repaired.lose(Some(&row.id), format_args!("the whole session: {}", chain(&error)));
+                repaired.lose(Some(&row.id), &format_args!("the whole session: {}", chain(&error)));
                 store.delete_session(&id)?;
             }
             Err(error) => return Err(error),
@@ -567,7 +564,7 @@ fn check_sessions(
     }
     for (key, row) in known.into_iter().flatten() {
         if !row.deleted && !rows.contains_key(key) {
-            repaired.lose(Some(&row.id), "the whole session");
+            repaired.lose(Some(&row.id), &"the whole session");
         }
     }
     Ok(())

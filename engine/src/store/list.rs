@@ -274,13 +274,12 @@ impl Store {
             if let Some(live) = core.live(*key) {
                 info.update(&live);
             } else if let Some(owner) = info.owner {
-                info.state = match slots.get(&owner.slot) {
-                    Some(state) => SessionState::clone(state),
-                    None => {
-                        let state = state_in(core, owner)?;
-                        slots.insert(owner.slot, state.clone());
-                        state
-                    }
+                info.state = if let Some(state) = slots.get(&owner.slot) {
+                    SessionState::clone(state)
+                } else {
+                    let state = state_in(core, owner)?;
+                    slots.insert(owner.slot, state.clone());
+                    state
                 };
             }
         }

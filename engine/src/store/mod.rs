@@ -50,6 +50,9 @@ use session::LiveSession;
 pub const STORE_FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "FORMAT";
 const JOURNAL_FOLDER: &str = "journal";
+/// Around the random part of the name under which the format file is written.
+const TEMPORARY_START: &str = "FORMAT.";
+const TEMPORARY_END: &str = ".tmp";
 
 /// One folder that holds the logs of many sessions, shared by any number of processes.
 ///
@@ -412,8 +415,8 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
     entries.iter().all(|entry| {
-        matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER)
-            || (entry.name.starts_with("FORMAT.") && entry.name.ends_with(".tmp"))
+        let is_folder = matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER);
+        is_folder || (entry.name.starts_with(TEMPORARY_START) && entry.name.ends_with(TEMPORARY_END))
     })
 }
 
@@ -432,7 +435,7 @@ pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), Sto
     let path = folder.join(FORMAT_FILE);
     let text = format!("rederive store {STORE_FORMAT}\n");
     // A name of its own: another process may be making the same store.
-    let temporary = folder.join(format!("FORMAT.{:016x}.tmp", salts()()));
+    let temporary = folder.join(format!("{TEMPORARY_START}{:016x}{TEMPORARY_END}", salts()()));
     let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
     file.set_len(0)
         .and_then(|()| file.write_at(text.as_bytes(), 0))
@@ -457,7 +460,7 @@ fn refuse_lost_index(disk: &Arc<dyn Disk>, folder: &Path, index: &Path) -> Resul
     }
     let segments = folder.join("segments");
     let has_data = !crate::segment::list_segments(disk.as_ref(), &segments)?.segments.is_empty()
-        || !crate::journal::slots(disk, &folder.join("journal"))?.is_empty();
+        || !crate::journal::slots(disk, &folder.join(JOURNAL_FOLDER))?.is_empty();
     if has_data && !is_there()? {
         return Err(IndexError::Missing { path: index.to_owned() }.into());
     }
