@@ -245,7 +245,7 @@ impl Report {
     /// The report as tables.
     pub fn to_text(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(UTF8_FULL_CONDENSED);
+        table.load_style(UTF8_FULL_CONDENSED);
         table.set_header(["path", "", "median", "10–90 %", "ratio", "10–90 %", "to"]);
         for row in &self.rows {
             let (ratio, spread, to) = row.ratio.as_ref().map_or_else(Default::default, |ratio| {
@@ -264,7 +264,7 @@ impl Report {
         }
         right(&mut table, &[2, 3, 4, 5]);
         let mut targets = Table::new();
-        targets.load_preset(UTF8_FULL_CONDENSED);
+        targets.load_style(UTF8_FULL_CONDENSED);
         targets.set_header(["target", "figure", "value", "at", "bound", "met"]);
         for target in self.targets() {
             let mut name = target.name;

@@ -38,8 +38,22 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 50, value_name = "N")]
         limit: usize,
         /// Go on behind this session of an earlier list.
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", conflicts_with = "page")]
         after: Option<String>,
+        /// Go on at the place that an earlier list named.
+        #[arg(long, value_name = "PLACE")]
+        page: Option<rederive_engine::ListPlace>,
+    },
+    /// Show a session's events as they come, one line of the log each.
+    Tail {
+        /// The session.
+        id: String,
+        /// Wait for more, until interrupted.
+        #[arg(long, short)]
+        follow: bool,
+        /// From this seq on [default: the last ten events].
+        #[arg(long, value_name = "SEQ")]
+        from: Option<u64>,
     },
     /// Show a session's events.
     Log {
@@ -59,6 +73,9 @@ pub(crate) enum Command {
         /// As it stood right before this event.
         #[arg(long, value_name = "SEQ")]
         at: Option<u64>,
+        /// With the closers that the next writer appends where a crash left a turn open.
+        #[arg(long, conflicts_with = "at")]
+        closed: bool,
     },
     /// Write the exact bytes of a request.
     Request {
@@ -70,6 +87,9 @@ pub(crate) enum Command {
         /// The request that would be sent now.
         #[arg(long)]
         next: bool,
+        /// The next request as it is once an interrupted turn is closed.
+        #[arg(long, requires = "next")]
+        closed: bool,
     },
     /// Rebuild every request from the log and compare.
     Verify {
@@ -98,6 +118,15 @@ pub(crate) enum Command {
         /// What an acknowledged line has reached.
         #[arg(long, value_enum, default_value_t = DurabilityArg::Synced)]
         durability: DurabilityArg,
+    },
+    /// Remove what is left of deleted sessions: files, journal space, freed pages of the index.
+    Gc,
+    /// Look the store over and change nothing; says what is damaged and exits with 1 where
+    /// something is.
+    Doctor {
+        /// Save what can be read into a new store in this folder, and list what was lost.
+        #[arg(long, value_name = "DIR")]
+        repair: Option<PathBuf>,
     },
     /// Show what the store holds, in numbers.
     Stats,

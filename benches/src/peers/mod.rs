@@ -91,7 +91,7 @@ pub const REDERIVE: Kind =
 pub const ALL: [Kind; 8] = [RAW, REDERIVE, JSONL, FRAMED, SQLITE_FULL, SQLITE_NORMAL, REDB, FJALL];
 
 /// What a log holds, in brief.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Held {
     lines: u64,
     bytes: u64,

@@ -33,7 +33,7 @@ pub(super) fn open_normal(folder: &Path) -> Result<Box<dyn Peer>, BenchError> {
 
 impl Peer for Sqlite {
     fn append(&mut self, batch: &[Bytes], _commit: Commit) -> Result<(), BenchError> {
-        let insert = || -> rusqlite::Result<()> {
+        let mut insert = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
             {
                 let mut statement =

@@ -3,7 +3,9 @@
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use rederive_engine::{Fold, Kind, LogOnly, NodeKind, Reader, Seq, list_items, object_member, string_text};
+use rederive_engine::{
+    Fold, Kind, LogOnly, NodeKind, Reader, Seq, Store, list_items, object_member, string_text,
+};
 use rederive_projection::{FrozenMessage, Projector};
 use serde::Serialize;
 
@@ -48,9 +50,14 @@ struct Message<'a> {
     message: Option<&'a serde_json::value::RawValue>,
 }
 
-pub(crate) fn messages(context: &Context, id: &str, at: Option<u64>) -> Result<ExitCode, Failure> {
+pub(crate) fn messages(
+    context: &Context,
+    id: &str,
+    at: Option<u64>,
+    closed: bool,
+) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let reader = store.read_session(&session_id(id)?)?;
+    let reader = read(&store, id, closed)?;
     let fold = match at {
         Some(at) => reader.fold_at(Seq::new(at))?,
         None => reader.fold().clone(),
@@ -119,9 +126,10 @@ pub(crate) fn request(
     id: &str,
     seq: Option<u64>,
     next: bool,
+    closed: bool,
 ) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let reader = store.read_session(&session_id(id)?)?;
+    let reader = read(&store, id, closed)?;
     let fold = match seq {
         Some(seq) => fold_of_request(&reader, Seq::new(seq))?,
         None if next => reader.fold().clone(),
@@ -142,6 +150,11 @@ pub(crate) fn request(
     request.write_to(&mut out)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn read(store: &Store, id: &str, closed: bool) -> Result<Reader, Failure> {
+    let reader = store.read_session(&session_id(id)?)?;
+    Ok(if closed { reader.with_closers() } else { reader })
 }
 
 /// The fold right before the event that settled or dispatched a request.

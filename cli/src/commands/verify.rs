@@ -22,6 +22,7 @@ struct Row {
 
 pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failure> {
     let store = context.read()?;
+    store.check_index()?;
     let ids = match id {
         Some(id) => vec![session_id(id)?],
         None => all_sessions(&store)?,
@@ -60,12 +61,14 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
 
 fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
     let mut ids: Vec<SessionId> = Vec::new();
+    let mut place = None;
     loop {
-        let page = store.sessions(ids.last(), 1000)?;
-        if page.is_empty() {
+        let page = store.sessions_page(place, 1000)?;
+        ids.extend(page.sessions().iter().map(|info| info.id().clone()));
+        place = page.next();
+        if place.is_none() {
             return Ok(ids);
         }
-        ids.extend(page.iter().map(|info| info.id().clone()));
     }
 }
 

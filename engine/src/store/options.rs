@@ -27,6 +27,7 @@ pub struct StoreOptions {
     pub(crate) zstd_level: i32,
     pub(crate) types: TypeRegistry,
     pub(crate) clock: Clock,
+    pub(crate) seal_inline: bool,
 }
 
 impl Default for StoreOptions {
@@ -41,6 +42,7 @@ impl Default for StoreOptions {
             zstd_level: 3,
             types: TypeRegistry::new(),
             clock: Arc::new(system_time_ms),
+            seal_inline: false,
         }
     }
 }
@@ -119,6 +121,15 @@ impl StoreOptions {
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Seals on the threads that ask for it and never by itself, so that a run can be repeated. For
+    /// tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn seal_inline(mut self) -> Self {
+        self.seal_inline = true;
         self
     }
 }

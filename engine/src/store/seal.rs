@@ -4,8 +4,10 @@
 //! and when nothing was appended for a while; the segments of one round are committed to the index
 //! together. Nothing is ever lost by a failed seal: the tail stays in the journal, and the next
 //! round tries again.
+//!
+//! Tests that need the same run twice have the rounds on the threads that ask for them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -42,20 +44,36 @@ enum Order {
 pub(crate) struct Sealer {
     orders: Option<Sender<Order>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The work where no thread does it.
+    inline: Option<Mutex<Inline>>,
+}
+
+#[derive(Debug)]
+struct Inline {
+    worker: Worker,
+    incoming: Receiver<Order>,
 }
 
 impl Sealer {
     pub(crate) fn start(core: Arc<Shared>) -> std::io::Result<Self> {
         let (orders, incoming) = unbounded();
+        if core.options.seal_inline {
+            let inline = Inline { worker: Worker { core, dirty: BTreeMap::new() }, incoming };
+            return Ok(Self {
+                orders: Some(orders),
+                thread: Mutex::new(None),
+                inline: Some(Mutex::new(inline)),
+            });
+        }
         let thread = std::thread::Builder::new()
             .name("rederive-seal".into())
-            .spawn(move || Worker { core, dirty: HashMap::new() }.run(&incoming))?;
-        Ok(Self { orders: Some(orders), thread: Mutex::new(Some(thread)) })
+            .spawn(move || Worker { core, dirty: BTreeMap::new() }.run(&incoming))?;
+        Ok(Self { orders: Some(orders), thread: Mutex::new(Some(thread)), inline: None })
     }
 
     /// A sealer for a store that is open for reading: it is never told anything.
     pub(crate) fn none() -> Self {
-        Self { orders: None, thread: Mutex::new(None) }
+        Self { orders: None, thread: Mutex::new(None), inline: None }
     }
 
     fn send(&self, order: Order) {
@@ -75,6 +93,7 @@ impl Sealer {
 
     pub(crate) fn let_go(&self, session: &Arc<LiveSession>) {
         self.send(Order::Seal(Arc::clone(session), Then::LetGo, None));
+        self.run_inline();
     }
 
     pub(crate) fn seal_now(&self, session: &Arc<LiveSession>, then: Then) -> Result<(), StoreError> {
@@ -88,7 +107,20 @@ impl Sealer {
     fn ask(&self, order: impl FnOnce(Reply) -> Order) -> Result<(), StoreError> {
         let (reply, answer) = bounded(1);
         self.send(order(reply));
+        self.run_inline();
         answer.recv().unwrap_or(Err(StoreError::Internal { what: "the sealing thread has ended" }))
+    }
+
+    /// Does on this thread what was ordered, where no other one does. Told tails only wait: whoever
+    /// tells holds its session.
+    fn run_inline(&self) {
+        if let Some(inline) = &self.inline {
+            let mut inline = inline.lock().unwrap_or_else(PoisonError::into_inner);
+            let Inline { worker, incoming } = &mut *inline;
+            if let Ok(order) = incoming.try_recv() {
+                worker.obey(order, incoming);
+            }
+        }
     }
 
     /// Ends the thread, after what it was told before.
@@ -107,10 +139,11 @@ impl Drop for Sealer {
     }
 }
 
+#[derive(Debug)]
 struct Worker {
     core: Arc<Shared>,
     /// Sessions with a tail, and how far their logs went when they were looked at last.
-    dirty: HashMap<SessionKey, (Arc<LiveSession>, Seq)>,
+    dirty: BTreeMap<SessionKey, (Arc<LiveSession>, Seq)>,
 }
 
 /// One session of a round.
@@ -128,21 +161,26 @@ impl Worker {
             } else {
                 incoming.recv_timeout(self.core.options.idle_seal)
             };
-            let mut jobs = Vec::new();
-            let mut all = Vec::new();
             match order {
-                Ok(order) => {
-                    // Orders that came meanwhile are one round.
-                    self.take(order, &mut jobs, &mut all);
-                    while let Ok(order) = incoming.try_recv() {
-                        self.take(order, &mut jobs, &mut all);
-                    }
+                Ok(order) => self.obey(order, incoming),
+                Err(RecvTimeoutError::Timeout) => {
+                    let mut jobs = Vec::new();
+                    self.find_quiet(&mut jobs);
+                    self.round(jobs, Vec::new());
                 }
-                Err(RecvTimeoutError::Timeout) => self.find_quiet(&mut jobs),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.round(jobs, all);
         }
+    }
+
+    /// One round for `order` and those that came meanwhile.
+    fn obey(&mut self, order: Order, incoming: &Receiver<Order>) {
+        let (mut jobs, mut all) = (Vec::new(), Vec::new());
+        self.take(order, &mut jobs, &mut all);
+        while let Ok(order) = incoming.try_recv() {
+            self.take(order, &mut jobs, &mut all);
+        }
+        self.round(jobs, all);
     }
 
     fn take(&mut self, order: Order, jobs: &mut Vec<Job>, all: &mut Vec<Reply>) {

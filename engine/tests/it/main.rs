@@ -1,4 +1,17 @@
 //! What the engine promises, by promise.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
+mod closers;
+mod errors;
+mod fixtures;
+mod fork;
+mod power;
+mod sessions;
+mod sim;
 mod vectors;
