@@ -4,6 +4,8 @@
 //! it follows; holds no text of its own. What it makes is checked against [`crate::rebuild`] by
 //! property tests.
 
+use std::sync::Arc;
+
 use rederive_engine::{Fold, Generation, Seq};
 
 use crate::frozen::project;
@@ -39,7 +41,13 @@ struct State {
     generation: Generation,
     now: Mark,
     marks: Vec<Mark>,
+    /// Indices of the nodes that project to nothing, ascending.
+    silent: Arc<Vec<usize>>,
 }
+
+/// Bytes that are joined before they are hashed: BLAKE3 hashes long runs many times faster than
+/// short ones.
+const HASHED_AT_ONCE: usize = 128 * 1024;
 
 /// The running digest behind some number of nodes.
 #[derive(Clone, Debug)]
@@ -51,9 +59,24 @@ struct Mark {
 }
 
 impl Mark {
-    fn update(&mut self, chunk: &[u8]) {
-        self.hasher.update(chunk);
+    /// Takes in `chunk`; what is short waits in `joined` for more.
+    fn update(&mut self, chunk: &[u8], joined: &mut Vec<u8>) {
         self.bytes += chunk.len() as u64;
+        if chunk.len() >= HASHED_AT_ONCE {
+            self.settle(joined);
+            self.hasher.update(chunk);
+            return;
+        }
+        joined.extend_from_slice(chunk);
+        if joined.len() >= HASHED_AT_ONCE {
+            self.settle(joined);
+        }
+    }
+
+    /// Hashes what waits.
+    fn settle(&mut self, joined: &mut Vec<u8>) {
+        self.hasher.update(joined);
+        joined.clear();
     }
 }
 
@@ -85,19 +108,24 @@ impl Projector {
         let unchanged = surface.unchanged_since(state.generation).min(surface.len());
         state.rewind(unchanged);
         state.generation = surface.generation();
+        let mut joined = Vec::new();
         for node in surface.slice(state.now.nodes..surface.len()) {
             if state.now.nodes.is_multiple_of(NODES_A_MARK) {
+                state.now.settle(&mut joined);
                 state.mark();
             }
             if let Some(text) = project(node.kind(), node.text()) {
                 if state.now.messages > 0 {
-                    state.now.update(BETWEEN_MESSAGES);
+                    state.now.update(BETWEEN_MESSAGES, &mut joined);
                 }
-                state.now.update(text.as_bytes());
+                state.now.update(text.as_bytes(), &mut joined);
                 state.now.messages += 1;
+            } else {
+                Arc::make_mut(&mut state.silent).push(state.now.nodes);
             }
             state.now.nodes += 1;
         }
+        state.now.settle(&mut joined);
         let mut whole = state.now.hasher.clone();
         whole.update(BEHIND_MESSAGES);
         let request = Request::new(Inner {
@@ -105,6 +133,7 @@ impl Projector {
             surface: surface.clone(),
             at: fold.next_seq(),
             messages: state.now.messages,
+            silent: Arc::clone(&state.silent),
             bytes: state.now.bytes + BEHIND_MESSAGES.len() as u64,
             digest: whole.finalize().into(),
         });
@@ -115,11 +144,13 @@ impl Projector {
 
 impl State {
     fn new(header: Seq, text: &str, generation: Generation) -> Self {
+        let mut joined = Vec::new();
         let mut now = Mark { nodes: 0, messages: 0, bytes: 0, hasher: Box::default() };
         for chunk in [BEFORE_HEADER, text.as_bytes(), BEFORE_MESSAGES] {
-            now.update(chunk);
+            now.update(chunk, &mut joined);
         }
-        Self { header, generation, marks: vec![now.clone()], now }
+        now.settle(&mut joined);
+        Self { header, generation, marks: vec![now.clone()], now, silent: Arc::default() }
     }
 
     fn mark(&mut self) {
@@ -138,6 +169,10 @@ impl State {
         }
         if let Some(mark) = self.marks.last() {
             self.now = mark.clone();
+            let kept = self.silent.partition_point(|node| *node < self.now.nodes);
+            if kept < self.silent.len() {
+                Arc::make_mut(&mut self.silent).truncate(kept);
+            }
         }
     }
 }

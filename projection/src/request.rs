@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rederive_engine::{Generation, Header, Seq, Surface};
+use rederive_engine::{Generation, Header, Node, Seq, Surface};
 
 use crate::frozen::FrozenMessage;
 
@@ -83,6 +83,8 @@ pub(crate) struct Inner {
     /// Position of the event that comes next in the log.
     pub(crate) at: Seq,
     pub(crate) messages: usize,
+    /// Indices of the nodes that project to nothing, ascending.
+    pub(crate) silent: Arc<Vec<usize>>,
     pub(crate) bytes: u64,
     pub(crate) digest: RequestDigest,
 }
@@ -130,6 +132,42 @@ impl Request {
     /// The messages in order. O(messages) to walk, no text is copied.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = FrozenMessage> {
         self.inner.surface.nodes().filter_map(FrozenMessage::of)
+    }
+
+    /// The message at `index`, counted from zero. O(log messages).
+    pub fn message(&self, index: usize) -> Option<FrozenMessage> {
+        self.message_node(index).and_then(FrozenMessage::of)
+    }
+
+    pub(crate) fn message_node(&self, index: usize) -> Option<&Arc<Node>> {
+        self.inner.surface.at(self.node_of_message(index))
+    }
+
+    /// The index of the node that is the message at `index`.
+    fn node_of_message(&self, index: usize) -> usize {
+        // Silent node number i stands behind silent[i] - i messages.
+        let silent = &self.inner.silent;
+        let mut before = 0;
+        let mut after = silent.len();
+        while before < after {
+            let middle = before.midpoint(after);
+            if silent.get(middle).is_some_and(|node| node - middle <= index) {
+                before = middle + 1;
+            } else {
+                after = middle;
+            }
+        }
+        index + before
+    }
+
+    /// How many leading messages are known to be those of `earlier`, an earlier request of the same
+    /// session: never more than there are, and all of them where only appends came between. O(log
+    /// messages).
+    pub fn unchanged_since(&self, earlier: &Self) -> usize {
+        let surface = &self.inner.surface;
+        let nodes =
+            surface.unchanged_since(earlier.generation()).min(earlier.surface().len()).min(surface.len());
+        nodes - self.inner.silent.partition_point(|node| *node < nodes)
     }
 
     /// The canonical bytes in pieces, in order; joined they are [`Request::bytes`] long.

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 /// Deepest nesting of arrays and objects that is admitted; the event's own object is level one.
-pub const DEPTH_MAX: usize = 128;
+pub(crate) const DEPTH_MAX: usize = 128;
 
 /// Members are recorded down to this level: the event's, its data's, and those of data's objects.
 const RECORDED_DEPTH: usize = 3;
@@ -94,7 +94,7 @@ pub(crate) fn scan_object(text: &[u8]) -> Result<Members, JsonError> {
     if let Err(error) = std::str::from_utf8(text) {
         return Err(JsonError { offset: error.valid_up_to(), fault: Fault::NotUtf8 });
     }
-    let mut scanner = Scanner { text, at: 0, members: Members::default(), keys: Vec::new() };
+    let mut scanner = Scanner::new(text, false);
     scanner.space();
     if scanner.peek() != Some(b'{') {
         return Err(scanner.fault(Fault::NotAnObject));
@@ -107,21 +107,38 @@ pub(crate) fn scan_object(text: &[u8]) -> Result<Members, JsonError> {
     Ok(scanner.members)
 }
 
-/// Whether `text` is exactly one JSON value with no space around it.
-pub(crate) fn is_value(text: &[u8]) -> bool {
-    let mut scanner = Scanner { text, at: 0, members: Members::default(), keys: Vec::new() };
-    std::str::from_utf8(text).is_ok() && scanner.value(1, UNRECORDED).is_ok() && scanner.at == text.len()
-}
-
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
     members: Members,
     /// Keys of the objects that are open, innermost last.
-    keys: Vec<Span>,
+    keys: Vec<Key>,
+    /// Whether the text was checked before, so that no key can stand twice.
+    checked: bool,
 }
 
-impl Scanner<'_> {
+/// A key, and whether it is written with an escape: without one it is compared as it is written.
+#[derive(Clone, Copy)]
+struct Key {
+    span: Span,
+    escaped: bool,
+}
+
+impl Key {
+    fn is(self, other: Self, text: &[u8]) -> bool {
+        if self.escaped || other.escaped {
+            string_value(self.span.of(text)) == string_value(other.span.of(text))
+        } else {
+            self.span.of(text) == other.span.of(text)
+        }
+    }
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a [u8], checked: bool) -> Self {
+        Self { text, at: 0, members: Members::default(), keys: Vec::new(), checked }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -173,7 +190,10 @@ impl Scanner<'_> {
                 return Err(self.grammar("a key is due"));
             }
             let key = self.string()?;
-            self.note_key(key, first_key, &mut many)?;
+            if !self.checked {
+                self.note_key(key, first_key, &mut many)?;
+            }
+            let key = key.span;
             self.space();
             if self.peek() != Some(b':') {
                 return Err(self.grammar("a colon is due"));
@@ -206,26 +226,22 @@ impl Scanner<'_> {
 
     fn note_key(
         &mut self,
-        key: Span,
+        key: Key,
         first_key: usize,
         many: &mut Option<HashSet<Vec<u8>>>,
     ) -> Result<(), JsonError> {
         let earlier = self.keys.get(first_key..).unwrap_or_default();
+        let value = |key: Key| string_value(key.span.of(self.text)).into_owned();
         let twice = if let Some(set) = many {
-            !set.insert(string_value(key.of(self.text)).into_owned())
+            !set.insert(value(key))
         } else {
-            let name = string_value(key.of(self.text));
-            let twice = earlier.iter().any(|other| string_value(other.of(self.text)) == name);
             if earlier.len() + 1 >= KEYS_COMPARED_LINEARLY {
-                let mut set: HashSet<Vec<u8>> =
-                    earlier.iter().map(|other| string_value(other.of(self.text)).into_owned()).collect();
-                set.insert(name.into_owned());
-                *many = Some(set);
+                *many = Some(earlier.iter().copied().chain([key]).map(value).collect());
             }
-            twice
+            earlier.iter().any(|other| other.is(key, self.text))
         };
         if twice {
-            return Err(JsonError { offset: key.start as usize, fault: Fault::DuplicateKey });
+            return Err(JsonError { offset: key.span.start as usize, fault: Fault::DuplicateKey });
         }
         self.keys.push(key);
         Ok(())
@@ -255,10 +271,11 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Scans a string and gives its span without the quotes.
-    fn string(&mut self) -> Result<Span, JsonError> {
+    /// Scans a string; the span is without the quotes.
+    fn string(&mut self) -> Result<Key, JsonError> {
         self.at += 1;
         let start = self.at;
+        let mut escaped = false;
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(step) = plain_run(rest) else {
@@ -270,9 +287,12 @@ impl Scanner<'_> {
                 Some(b'"') => {
                     let span = Span { start: start as u32, end: self.at as u32 };
                     self.at += 1;
-                    return Ok(span);
+                    return Ok(Key { span, escaped });
                 }
-                Some(b'\\') => self.escape()?,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
                 _ => return Err(self.grammar("a control character inside a string")),
             }
         }
@@ -338,26 +358,53 @@ impl Scanner<'_> {
 }
 
 /// How many bytes stand before the next quote, backslash or control character; `None` where the
-/// text ends first. Eight bytes a step: the classic zero-byte test on each of the three classes.
+/// text ends first.
 fn plain_run(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
+    /// Most strings are keys and names: they end within so many words.
+    const WORDS_FIRST: usize = 3;
     let mut at = 0;
-    let (words, tail) = text.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        let quote = word ^ (ONES * 0x22);
-        let slash = word ^ (ONES * 0x5c);
-        let hit = ((quote.wrapping_sub(ONES) & !quote)
-            | (slash.wrapping_sub(ONES) & !slash)
-            | (word.wrapping_sub(ONES * 0x20) & !word))
-            & HIGH;
-        if hit != 0 {
-            return Some(at + (hit.trailing_zeros() / 8) as usize);
+    let (words, _) = text.as_chunks::<8>();
+    for word in words.iter().take(WORDS_FIRST) {
+        if let Some(step) = stop_in_word(*word) {
+            return Some(at + step);
         }
         at += 8;
     }
-    tail.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20).map(|i| at + i)
+    // Long text: blocks that the compiler compares as vectors.
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<32>();
+    for block in blocks {
+        if block.iter().fold(false, |hit, &byte| hit | is_stop(byte)) {
+            break;
+        }
+        at += 32;
+    }
+    let (words, tail) = text.get(at..).unwrap_or_default().as_chunks::<8>();
+    for word in words {
+        if let Some(step) = stop_in_word(*word) {
+            return Some(at + step);
+        }
+        at += 8;
+    }
+    tail.iter().position(|&byte| is_stop(byte)).map(|step| at + step)
+}
+
+fn is_stop(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
+}
+
+/// Where in eight bytes the first stop stands: the classic zero-byte test on each of the three
+/// classes.
+fn stop_in_word(word: [u8; 8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_le_bytes(word);
+    let quote = word ^ (ONES * 0x22);
+    let slash = word ^ (ONES * 0x5c);
+    let hit = ((quote.wrapping_sub(ONES) & !quote)
+        | (slash.wrapping_sub(ONES) & !slash)
+        | (word.wrapping_sub(ONES * 0x20) & !word))
+        & HIGH;
+    (hit != 0).then_some((hit.trailing_zeros() / 8) as usize)
 }
 
 /// Whether the key `raw`, as written, stands for `name`.
@@ -471,24 +518,43 @@ pub(crate) fn as_safe_integer(raw: &[u8]) -> Option<u64> {
 
 /// The members of the object `raw`, which must be of checked grammar; empty where it is no object.
 pub(crate) fn object_members(raw: &[u8]) -> Vec<(Span, Span)> {
-    let mut scanner = Scanner { text: raw, at: 0, members: Members::default(), keys: Vec::new() };
+    let mut scanner = Scanner::new(raw, true);
     if scanner.peek() != Some(b'{') || scanner.object(RECORDED_DEPTH, NONE).is_err() {
         return Vec::new();
     }
     scanner.members.list.iter().map(|member| (member.key, member.value)).collect()
 }
 
-/// The value of `key` in the object `raw`, which must be of checked grammar.
+/// The value of `key` in the object `raw`, which must be of checked grammar. Looks no further than
+/// the member.
 pub(crate) fn member<'a>(raw: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    object_members(raw)
-        .into_iter()
-        .find(|(name, _)| key_is(name.of(raw), key))
-        .map(|(_, value)| value.of(raw))
+    let mut scanner = Scanner::new(raw, true);
+    if scanner.peek() != Some(b'{') {
+        return None;
+    }
+    loop {
+        // Over the brace, or the comma behind the last value.
+        scanner.at += 1;
+        scanner.space();
+        if scanner.peek() != Some(b'"') {
+            return None;
+        }
+        let found = scanner.string().ok()?;
+        scanner.space();
+        scanner.at += 1;
+        scanner.space();
+        let start = scanner.at;
+        scanner.value(1, UNRECORDED).ok()?;
+        if key_is(found.span.of(raw), key) {
+            return raw.get(start..scanner.at);
+        }
+        scanner.space();
+    }
 }
 
 /// The items of the array `raw`, which must be of checked grammar; empty where it is no array.
 pub(crate) fn array_items(raw: &[u8]) -> Vec<&[u8]> {
-    let mut scanner = Scanner { text: raw, at: 0, members: Members::default(), keys: Vec::new() };
+    let mut scanner = Scanner::new(raw, true);
     let mut items = Vec::new();
     if scanner.peek() != Some(b'[') {
         return items;

@@ -423,7 +423,7 @@ pub struct HeaderLine {
 }
 
 /// The version of the line format that the store reads and writes.
-pub const FORMAT_VERSION: u64 = 3;
+pub(crate) const FORMAT_VERSION: u64 = 3;
 
 impl HeaderLine {
     /// Reads a log's first line.

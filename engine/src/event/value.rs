@@ -127,17 +127,14 @@ fn write_number(raw: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(significant);
     out.push(b'e');
-    match std::str::from_utf8(exponent)
-        .ok()
-        .and_then(|text| if text.is_empty() { Some(0) } else { text.parse::<i128>().ok() })
-    {
-        Some(written) => out.extend_from_slice((written.saturating_add(shift)).to_string().as_bytes()),
+    let written = std::str::from_utf8(exponent).ok().filter(|text| !text.is_empty()).unwrap_or("0");
+    if let Ok(written) = written.parse::<i128>() {
+        out.extend_from_slice(written.saturating_add(shift).to_string().as_bytes());
+    } else {
         // An exponent of forty digits: compared as written.
-        None => {
-            out.extend_from_slice(exponent);
-            out.push(b'+');
-            out.extend_from_slice(shift.to_string().as_bytes());
-        }
+        out.extend_from_slice(exponent);
+        out.push(b'+');
+        out.extend_from_slice(shift.to_string().as_bytes());
     }
 }
 

@@ -9,7 +9,6 @@ mod turn;
 
 use std::sync::Arc;
 
-pub(crate) use surface::Outline;
 pub use surface::{Node, Surface};
 pub use turn::{PendingCall, TurnState};
 

@@ -8,7 +8,6 @@
 //! found by binary search, and a replace touches what it shadows and O(log n) of the rest (the
 //! sequence is an RRB tree, from the crate `imbl`).
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -235,47 +234,5 @@ impl Surface {
     /// The nodes' seqs, in order.
     pub fn seqs(&self) -> Vec<Seq> {
         self.nodes.iter().map(|node| node.seq).collect()
-    }
-}
-
-/// The places and seqs of a surface without its texts: what the envelopes alone give.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Outline {
-    pub(crate) nodes: std::collections::BTreeMap<Place, Seq>,
-    pub(crate) generation: Generation,
-    places: HashMap<Seq, Place>,
-}
-
-impl Outline {
-    pub(crate) fn restore(nodes: impl IntoIterator<Item = (Place, Seq)>, generation: Generation) -> Self {
-        let nodes: std::collections::BTreeMap<Place, Seq> = nodes.into_iter().collect();
-        let places = nodes.iter().map(|(place, seq)| (*seq, *place)).collect();
-        Self { nodes, generation, places }
-    }
-
-    pub(crate) fn append(&mut self, seq: Seq) {
-        self.nodes.insert(Place(seq.value()), seq);
-        self.places.insert(seq, Place(seq.value()));
-    }
-
-    /// Replaces `start..=end` by `seq`; `false` where the range is not on the surface.
-    pub(crate) fn replace(&mut self, start: Seq, end: Seq, seq: Seq) -> bool {
-        let (Some(first), Some(last)) = (self.places.get(&start).copied(), self.places.get(&end).copied())
-        else {
-            return false;
-        };
-        if first > last {
-            return false;
-        }
-        let shadowed: Vec<(Place, Seq)> =
-            self.nodes.range(first..=last).map(|(place, seq)| (*place, *seq)).collect();
-        for (place, seq) in shadowed {
-            self.nodes.remove(&place);
-            self.places.remove(&seq);
-        }
-        self.nodes.insert(first, seq);
-        self.places.insert(seq, first);
-        self.generation = self.generation.next();
-        true
     }
 }

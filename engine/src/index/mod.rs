@@ -151,21 +151,13 @@ impl Index {
         path: &Path,
         options: &IndexOptions,
     ) -> Result<Self, IndexError> {
-        let bytes = match disk.open(path, OpenMode::Read) {
-            Ok(file) => file.len().map_err(io_error("read the length of", path))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(IndexError::Missing { path: path.to_owned() });
-            }
-            Err(error) => return Err(io_error("open", path)(error)),
-        };
-        if bytes == 0 {
-            // redb would take it for a new one, and every session for gone.
-            return Err(damaged(path, "the file is empty"));
+        if !disk.exists(path).map_err(io_error("look for", path))? {
+            return Err(IndexError::Missing { path: path.to_owned() });
         }
         Self::open_or_create(disk, path, options)
     }
 
-    /// Opens the index at `path`, and makes it where it is missing or empty.
+    /// Opens the index at `path`, and makes it where it is missing: whole or not at all.
     ///
     /// # Errors
     ///
@@ -181,12 +173,26 @@ impl Index {
     fn open_or_create(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result<Self, IndexError> {
         let gate = Gate::open(disk.as_ref(), path, options.pid, options.lock_timeout)?;
         let pass = gate.pass()?;
-        make_where_missing(disk, path, options, &gate, &pass)?;
+        if !disk.exists(path).map_err(io_error("look for", path))? {
+            // redb's own making of a file is torn by a loss of power.
+            let fresh = fresh_db(disk, path, options)?;
+            begin(path, &fresh, &pass, &gate, |tx| {
+                create_tables(tx)?;
+                tx.put(&META, &write::FORMAT, &write::FORMAT_VERSION).map(|()| true)
+            })?;
+            drop(fresh);
+            put_in_place(disk.as_ref(), path)?;
+        }
+        // Before anything is committed to it: whoever gave the file its name may have been killed
+        // before that was durable.
+        sync_folder_of(disk.as_ref(), path)?;
+        let file = disk.open(path, OpenMode::Read).map_err(io_error("open", path))?;
+        if file.is_empty().map_err(io_error("read the length of", path))? {
+            // redb would take it for a new one, and every session for gone.
+            return Err(damaged(path, "the file is empty"));
+        }
         let db = open_db(disk, path, options, options.checked)?;
         pass.enter()?;
-        // Before anything is committed to it: whoever made the file, or renamed it, may have been
-        // killed before its name was durable.
-        sync_folder_of(disk.as_ref(), path)?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
             Some(write::FORMAT_VERSION) => Ok(false),
             Some(found) => Err(IndexError::Version {
@@ -194,7 +200,7 @@ impl Index {
                 found: u32::try_from(found).unwrap_or(u32::MAX),
                 supported: write::FORMAT_VERSION as u32,
             }),
-            None => Err(damaged(path, "it does not say its format")),
+            None => Err(damaged(path, "it does not name its format")),
         })?;
         drop(pass);
         let db = RwLock::new(Some(Db::ReadWrite(db)));
@@ -247,7 +253,8 @@ impl Index {
         })
     }
 
-    /// Runs `ask` on the index as of now.
+    /// Runs `ask` on the index as of now. `ask` must not use this handle but through its
+    /// transaction; it never waits for a writer.
     pub(crate) fn read<T>(
         &self,
         ask: impl FnOnce(&ReadTx<'_>) -> Result<T, IndexError>,
@@ -266,11 +273,14 @@ impl Index {
 
     /// Runs `change` in a write transaction, and commits it unless it fails; durable on return.
     ///
+    /// `change` must not use this handle but through its transaction. Costs two syncs.
+    ///
     /// # Errors
     ///
     /// [`IndexError::Busy`] where another writer holds the index beyond the timeout,
     /// [`IndexError::ReadOnly`], and what `change` fails with: then nothing has changed. After an
-    /// [`IndexError::Io`] of the commit itself the change may be there or not.
+    /// [`IndexError::Io`] of the commit itself the change may be there or not, and the handle
+    /// refuses all further work: open the index anew.
     pub(crate) fn write<T>(
         &self,
         change: impl FnOnce(&WriteTx<'_>) -> Result<T, IndexError>,
@@ -361,15 +371,12 @@ impl Index {
 
     /// The work of [`Index::scrub`], while no other handle is there.
     fn rewrite(&self, slot: &mut Option<Db>, gate: &Gate, pass: &Pass<'_>) -> Result<(), IndexError> {
-        let fresh_path = gate::beside(&self.path, "fresh");
-        // What an interrupted scrub left.
-        remove_if_there(self.disk.as_ref(), &fresh_path)?;
-        let fresh = open_db(&self.disk, &fresh_path, &self.options, false)?;
+        let fresh = fresh_db(&self.disk, &self.path, &self.options)?;
         let Some(Db::ReadWrite(old)) = slot.as_ref() else { return Err(self.closed()) };
         guarded(&self.path, || {
             let from = old.begin_read().map_err(|error| redb_error(&self.path, "read", error.into()))?;
             let from = ReadTx { tx: from, path: &self.path };
-            begin(&fresh_path, &fresh, pass, gate, |to| {
+            begin(&self.path, &fresh, pass, gate, |to| {
                 copy_table(&from, to, &META)?;
                 copy_table(&from, to, &NAMES)?;
                 copy_table(&from, to, &SESSIONS)?;
@@ -385,9 +392,9 @@ impl Index {
         drop(fresh);
         // Closed before the rename, which some platforms refuse for an open file.
         *slot = None;
-        let renamed = self.disk.rename(&fresh_path, &self.path).map_err(io_error("rename", &fresh_path));
+        let placed = put_in_place(self.disk.as_ref(), &self.path);
         *slot = Some(Db::ReadWrite(open_db(&self.disk, &self.path, &self.options, false)?));
-        renamed?;
+        placed?;
         let synced = sync_folder_of(self.disk.as_ref(), &self.path);
         if synced.is_err() {
             // What is committed to a file whose name may be lost is not durable.
@@ -433,6 +440,31 @@ fn open_db(
     })
 }
 
+/// A new file that is to take the place of the index at `path`.
+fn fresh_db(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result<redb::Database, IndexError> {
+    let fresh = gate::beside(path, "fresh");
+    // What an interrupted attempt left.
+    match disk.remove(&fresh) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io_error("remove", &fresh)(error));
+        }
+        _ => {}
+    }
+    open_db(disk, &fresh, options, false)
+}
+
+/// Gives the file of [`fresh_db`], which was committed and closed, the name of the index; durable
+/// once the folder is synced.
+fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
+    let fresh = gate::beside(path, "fresh");
+    disk.rename(&fresh, path).map_err(io_error("rename", &fresh))
+}
+
+fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
+}
+
 /// Runs `change` in a write transaction of `db`, and commits where it says so.
 fn begin(
     path: &Path,
@@ -465,35 +497,6 @@ fn begin(
     })
 }
 
-/// Makes the index where there is none: under another name, since a file of redb that was cut off
-/// while it was made does not open.
-fn make_where_missing(
-    disk: &Arc<dyn Disk>,
-    path: &Path,
-    options: &IndexOptions,
-    gate: &Gate,
-    pass: &Pass<'_>,
-) -> Result<(), IndexError> {
-    let bytes = match disk.open(path, OpenMode::Read) {
-        Ok(file) => file.len().map_err(io_error("read the length of", path))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(io_error("open", path)(error)),
-    };
-    if bytes > 0 {
-        return Ok(());
-    }
-    let fresh_path = gate::beside(path, "fresh");
-    remove_if_there(disk.as_ref(), &fresh_path)?;
-    let fresh = open_db(disk, &fresh_path, options, false)?;
-    begin(&fresh_path, &fresh, pass, gate, |tx| {
-        create_tables(tx)?;
-        tx.put(&META, &write::FORMAT, &write::FORMAT_VERSION)?;
-        Ok(true)
-    })?;
-    drop(fresh);
-    disk.rename(&fresh_path, path).map_err(io_error("rename", &fresh_path))
-}
-
 fn create_tables(tx: &WriteTx<'_>) -> Result<(), IndexError> {
     tx.table(&META)?;
     tx.table(&NAMES)?;
@@ -520,18 +523,6 @@ fn copy_table<K: Key + 'static>(
         target.insert(key.value(), value.value()).map_err(error)?;
     }
     Ok(())
-}
-
-fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    disk.sync_folder(folder).map_err(io_error("sync", folder))
-}
-
-fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 fn damaged(path: &Path, what: &str) -> IndexError {

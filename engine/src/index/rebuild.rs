@@ -97,9 +97,10 @@ impl Index {
                 }
                 let all = segments.keys().map(|(_, id)| *id);
                 rebuilt.left_over.extend(all.filter(|id| !taken.contains(id)));
-                // A name that was deleted and given again belongs to the later session.
+                // A name that was deleted and given again belongs to the later session. What the
+                // earlier one shared may be needed by a fork that does not read today.
                 if let Some(earlier) = tx.key_of(&row.id)? {
-                    tx.delete_session(earlier)?;
+                    tx.bury(earlier)?;
                 }
                 tx.insert_session(*key, &row)?;
                 rebuilt.sessions += 1;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rederive_disk::OsDisk;
+use rederive_disk::sim::SimDisk;
 
 use super::*;
 use crate::event::HeaderLine;
@@ -392,6 +393,18 @@ mod rebuilding {
         assert_eq!(create(&rebuilt, "new", None), SessionKey(9));
         assert_eq!(rebuilt.reserve_segments(1).unwrap(), id(4));
 
+        // A name that was deleted and given again: the later session has it, and nothing is doomed.
+        index.write(|tx| tx.delete_session(parent)).unwrap();
+        let later = create(&index, "parent", None);
+        write(&home, &index, (later, id(5)), &log, 0..all, &end);
+        let path = home.folder.path().join("later.redb");
+        let (rebuilt, _) = Index::rebuild(&home.disk, &path, &folder, &options(), SessionKey(1)).unwrap();
+        assert_eq!(rebuilt.read(|tx| tx.key_of("parent")).unwrap(), Some(later));
+        assert!(rebuilt.read(|tx| tx.session(parent)).unwrap().unwrap().deleted);
+        assert!(rebuilt.read(|tx| tx.doomed()).unwrap().is_empty());
+        assert_eq!(seen(&rebuilt, child), seen(&index, child));
+        std::fs::remove_file(crate::segment::segment_path(&folder, id(5))).unwrap();
+
         // Without the merged file the older two serve again; without the first there is a gap.
         let drop_file = |n| std::fs::remove_file(crate::segment::segment_path(&folder, id(n))).unwrap();
         drop_file(3);
@@ -528,19 +541,36 @@ fn a_damaged_file_gives_the_right_rows_or_an_error() {
     drop(index);
     let sound = std::fs::read(home.path()).unwrap();
     let checked = IndexOptions { checked: true, ..options() };
-    let mut errors = 0;
-    // Every page, and every byte of its head in some; the long version walks all positions.
-    for at in (0..sound.len()).step_by(509) {
+    let mut damages: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut damage = |what: String, change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = sound.clone();
-        bytes[at] ^= 0x41;
-        std::fs::write(home.path(), &bytes).unwrap();
-        let found = Index::open(&home.disk, &home.path(), &checked).and_then(|index| {
+        change(&mut bytes);
+        if bytes != sound {
+            damages.push((what, bytes));
+        }
+    };
+    for at in (0..sound.len()).step_by(509) {
+        damage(format!("byte {at}"), &|bytes| bytes[at] ^= 0x41);
+    }
+    for page in (0..sound.len()).step_by(4096) {
+        damage(format!("zeroes at {page}"), &|bytes| bytes[page..page + 4096].fill(0));
+        damage(format!("cut at {page}"), &|bytes| bytes.truncate(page));
+        damage(format!("page {page} twice"), &|bytes| {
+            let next = (page + 4096) % bytes.len();
+            bytes.copy_within(page..page + 4096, next);
+        });
+    }
+    let mut errors = 0;
+    for (what, bytes) in damages {
+        let path = Path::new("/index.redb");
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::from_files(1, [(path.to_owned(), bytes)]));
+        let found = Index::open(&disk, path, &checked).and_then(|index| {
             let found = index.read(|tx| tx.live_session(key))?;
             index.read(|tx| tx.check_rows())?;
             Ok(found)
         });
         match found {
-            Ok(found) => assert_eq!(found, row, "byte {at}"),
+            Ok(found) => assert_eq!(found, row, "{what}"),
             Err(_) => errors += 1,
         }
     }
@@ -581,6 +611,12 @@ fn measure_an_index_of_100_000_sessions() {
             .unwrap();
     }
     println!("100,000 sessions: {} bytes", std::fs::metadata(home.path()).unwrap().len());
+    let written = || {
+        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let bytes = io.lines().find_map(|line| line.strip_prefix("wchar: ")).map(str::parse);
+        bytes.map_or(0, Result::unwrap_or_default)
+    };
+    let before: u64 = written();
     let mut took: Vec<Duration> = (0..200)
         .map(|n| {
             let start = Instant::now();
@@ -588,6 +624,7 @@ fn measure_an_index_of_100_000_sessions() {
             start.elapsed()
         })
         .collect();
+    println!("written for one seal: {} bytes", (written() - before) / 200);
     took.sort_unstable();
     println!("commit of one seal: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
     drop(index);
@@ -595,8 +632,9 @@ fn measure_an_index_of_100_000_sessions() {
         let start = Instant::now();
         let index = Index::open(&home.disk, &home.path(), &IndexOptions { checked, ..options() }).unwrap();
         let opened = start.elapsed();
+        let start = Instant::now();
         let page = index.read(|tx| tx.page(None, 50)).unwrap();
-        let first = start.elapsed() - opened;
+        let first = start.elapsed();
         let start = Instant::now();
         index.read(|tx| tx.page(page.next, 50)).unwrap();
         println!(
@@ -625,4 +663,124 @@ fn measure_an_index_of_100_000_sessions() {
         .collect();
     took.sort_unstable();
     println!("small index, commit: median {:?}, p90 {:?}, max {:?}", took[100], took[180], took[199]);
+}
+
+mod power {
+    use super::*;
+    use crate::segment::{segment_path, write_segment};
+
+    const PATH: &str = "/store/index.redb";
+
+    /// Makes and seals sessions, deletes some, scrubs once; gives the names that were committed,
+    /// and those of which the last word is not known.
+    fn run(disk: &SimDisk) -> (Vec<String>, Option<String>) {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut kept = Vec::new();
+        let work = |kept: &mut Vec<String>, open: &mut Option<String>| -> Result<(), IndexError> {
+            let io = |error| io_error("make", Path::new("/store"))(error);
+            disk.create_folder(Path::new("/store")).map_err(io)?;
+            disk.sync_folder(Path::new("/")).map_err(io)?;
+            disk.create_folder(Path::new("/store/segments")).map_err(io)?;
+            disk.sync_folder(Path::new("/store")).map_err(io)?;
+            let index = Index::create(&disk, Path::new(PATH), &options())?;
+            for n in 0..6_u64 {
+                let name = format!("s{n}");
+                *open = Some(name.clone());
+                let header = header(&name, n);
+                let new = NewSession { header: &header, types: &[], base: None, owner: None };
+                let key = index.write(|tx| tx.create_session(&new))?;
+                kept.push(name);
+                *open = None;
+                let id = SegmentId(n + 1);
+                write_segment(disk.as_ref(), Path::new("/store/segments"), id, b"bytes")
+                    .map_err(IndexError::from)?;
+                try_seal(&index, key, id.value(), 0, 3, &[[n as u8; 32]])?;
+                if n == 3 {
+                    *open = Some(kept.remove(0));
+                    index.write(|tx| {
+                        let first = tx.key_of("s0")?.ok_or(IndexError::NoSession { key })?;
+                        tx.delete_session(first)
+                    })?;
+                    *open = None;
+                    index.sweep_doomed(Path::new("/store/segments"))?;
+                    index.scrub()?;
+                }
+            }
+            Ok(())
+        };
+        let mut open = None;
+        // Power is lost somewhere in here, or never.
+        let _ = work(&mut kept, &mut open);
+        (kept, open)
+    }
+
+    #[test]
+    fn a_power_cut_anywhere_keeps_what_was_committed() {
+        let whole = SimDisk::new(1);
+        assert_eq!(run(&whole).0.len(), 5);
+        let operations = whole.operations();
+        let mut found_some = false;
+        for cut in 0..operations {
+            let disk = SimDisk::new(cut).cut_at(cut);
+            let (kept, open) = run(&disk);
+            let after: Arc<dyn Disk> = Arc::new(disk.after_power_loss());
+            if !kept.is_empty() {
+                found_some = true;
+            } else if !after.exists(Path::new(PATH)).unwrap() {
+                continue;
+            }
+            let checked = IndexOptions { checked: cut % 2 == 0, ..options() };
+            let index = Index::create(&after, Path::new(PATH), &checked)
+                .unwrap_or_else(|error| panic!("cut {cut} of {operations}: {error}: {error:?}"));
+            let mut names = Vec::new();
+            let page = index.read(|tx| tx.page(None, 100)).unwrap();
+            names.extend(page.sessions.iter().map(|(_, row)| row.id.clone()));
+            names.retain(|name| Some(name) != open.as_ref());
+            names.sort();
+            assert_eq!(names, kept, "cut {cut} of {operations}");
+            for (key, row) in page.sessions {
+                for (_, segment) in index.read(|tx| tx.own_segments(key)).unwrap() {
+                    let path = segment_path(Path::new("/store/segments"), segment.id);
+                    assert!(after.exists(&path).unwrap(), "cut {cut}: the segment of {}", row.id);
+                }
+            }
+            index.check().unwrap();
+        }
+        assert!(found_some);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_anywhere_gives_an_error_and_a_reopened_index_is_right() {
+    use rederive_disk::sim::{Fault, Repeat, Target};
+    let path = Path::new("/index.redb");
+    let run = |disk: &Arc<dyn Disk>| {
+        let index = Index::create(disk, path, &options())?;
+        let mut made = Vec::new();
+        for n in 0..4 {
+            let header = header(&format!("s{n}"), 5);
+            let new = NewSession { header: &header, types: &[], base: None, owner: None };
+            if index.write(|tx| tx.create_session(&new)).is_ok() {
+                made.push(format!("s{n}"));
+            }
+        }
+        Ok::<_, IndexError>(made)
+    };
+    let sound = SimDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(sound.clone());
+    assert_eq!(run(&disk).unwrap().len(), 4);
+    for at in 0..sound.operations() {
+        for fault in [Fault::NoSpace, Fault::Io, Fault::ShortWrite] {
+            let failing = SimDisk::new(at).fail_at(at, fault, Repeat::Once, Target::Any);
+            let disk: Arc<dyn Disk> = Arc::new(failing.clone());
+            let Ok(made) = run(&disk) else { continue };
+            let index = Index::open(&disk, path, &options()).unwrap();
+            for name in &made {
+                let found = index.read(|tx| tx.key_of(name)).unwrap();
+                assert!(found.is_some(), "operation {at}, {fault}: {name} of {made:?}");
+            }
+            create(&index, "after", None);
+            index.check().unwrap();
+        }
+    }
 }

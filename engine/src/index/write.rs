@@ -166,6 +166,10 @@ impl WriteTx<'_> {
             return Err(IndexError::Exists { id: id.clone() });
         }
         let base = new.base.map(|base| self.holder_of(base)).transpose()?;
+        if base.is_some_and(|base| base.key >= key) {
+            // Walks down a lineage end because keys descend.
+            return Err(IndexError::Conflict { key, what: "a fork is older than what it is forked from" });
+        }
         let created_at_ms = new.header.created_at_ms();
         let inherited = base.map_or(Seq::FIRST, |base| base.cut);
         let row = SessionRow {
@@ -347,6 +351,17 @@ impl WriteTx<'_> {
     ///
     /// [`IndexError::NoSession`].
     pub(crate) fn delete_session(&self, key: SessionKey) -> Result<Deleted, IndexError> {
+        self.bury(key)?;
+        let mut deleted = Deleted::default();
+        let mut next = Some(key);
+        while let Some(key) = next {
+            next = self.reclaim(key, &mut deleted)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Makes a session a tombstone, and frees nothing.
+    pub(super) fn bury(&self, key: SessionKey) -> Result<(), IndexError> {
         let row = self.live_session(key)?;
         self.remove(&NAMES, &&*row.id)?;
         self.remove(&ACTIVITY, &activity_key(row.last_activity_ms, key))?;
@@ -361,13 +376,7 @@ impl WriteTx<'_> {
             deleted: true,
             ..row
         };
-        self.put(&SESSIONS, &key.value(), &tombstone)?;
-        let mut deleted = Deleted::default();
-        let mut next = Some(key);
-        while let Some(key) = next {
-            next = self.reclaim(key, &mut deleted)?;
-        }
-        Ok(deleted)
+        self.put(&SESSIONS, &key.value(), &tombstone)
     }
 
     /// Frees what a tombstone holds for nobody; gives the tombstone below it, where it went itself.
@@ -392,7 +401,7 @@ impl WriteTx<'_> {
             last_segment = Some(segment.id);
         }
         if needed_to.is_some() {
-            let row = SessionRow { sealed_to, stored_bytes, references, last_segment, ..row };
+            let row = SessionRow { sealed_to, last_segment, stored_bytes, references, ..row };
             self.put(&SESSIONS, &key.value(), &row)?;
             return Ok(None);
         }

@@ -35,10 +35,11 @@ pub enum JournalError {
         /// What the file system said.
         source: io::Error,
     },
-    /// A sync failed earlier, so what the disk holds is unknown. Reopen the store.
-    #[error("{} is read-only since a sync failed", path.display())]
+    /// A sync failed, or a failed write could not be taken back, so what the disk holds is unknown.
+    /// Reopen the store.
+    #[error("{} is read-only since a sync or the undoing of a write failed", path.display())]
     Poisoned {
-        /// The file or folder whose sync failed.
+        /// The file or folder in question.
         path: PathBuf,
     },
     /// The file is damaged: what was acknowledged as synced does not read back. Nothing was cut.

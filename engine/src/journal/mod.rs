@@ -24,6 +24,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -183,11 +184,11 @@ impl JournalSet {
     /// # Errors
     ///
     /// - [`JournalError::Write`]: disk full or broken; the frame is not in the journal, and
-    ///   another append may be tried. (Where a header was half written and cannot be taken back
-    ///   either, the journal is poisoned.)
+    ///   another append may be tried.
     /// - [`JournalError::TooLarge`]: over 1 GiB.
-    /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or while room
-    ///   was made; nothing is written any more.
+    /// - [`JournalError::Poisoned`], [`JournalError::Sync`]: a sync failed, earlier or now, or what a
+    ///   failed write left cannot be taken back; nothing is written any more. What this call was to
+    ///   append may be found by the next owner, or not.
     pub(crate) fn append(&self, frame: FrameWrite<'_>) -> Result<FrameEnd, JournalError> {
         self.writer().append(&frame)
     }
@@ -325,11 +326,14 @@ impl Writer {
                     )?;
                 self.commit.counters.written(written);
             }
-            if FRAMES_START < scan.end {
+            if scan.header.pid != 0 {
                 // A sync of the last owner may have failed and left what is read here in memory
-                // alone, where no later sync writes it: so it is written again.
+                // alone, where no later sync writes it: so it is written again, with the zeroes
+                // that end it.
                 rewrite(&path, file.as_ref(), FRAMES_START, scan.end)?;
-                self.commit.counters.written(scan.end - FRAMES_START);
+                let room = scan.header.capacity.saturating_sub(scan.end).min(FRAME_HEADER_LEN as u64);
+                write_zeroes(&path, file.as_ref(), scan.end, scan.end + room)?;
+                self.commit.counters.written(scan.end - FRAMES_START + room);
             }
             self.commit.open(side, &path, &file);
             let (header, block, end) = (scan.header, scan.block, scan.end);
@@ -362,11 +366,14 @@ impl Writer {
         let bytes = self.buffer.len() as u64;
         if let Err(source) = file.file.write_at(&self.buffer, file.end) {
             // What was refused must not turn up after a crash: without its header, nothing of it can
-            // be taken for a frame. Where that cannot be written either, the next frame overwrites
-            // it.
+            // be taken for a frame. A write that found no room has not written all of it.
             let path = file.path.clone();
+            let no_room = matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             if file.file.write_at(&[0; FRAME_HEADER_LEN], file.end).is_ok() {
                 self.commit.sync(side)?;
+            } else if !no_room {
+                self.commit.poison(&path);
+                return Err(JournalError::Poisoned { path });
             }
             return Err(JournalError::Write { path, bytes, source });
         }

@@ -73,10 +73,10 @@ pub(crate) fn encode(input: &SegmentInput<'_>, packer: &mut Packer) -> Result<Ve
                 rest: (event.kind == Kind::ToolResult).then(|| digests.get(event)),
             });
             visible.push(&[text], packer);
-            references::for_each(text, |digest| {
-                objects.insert(digest);
-            });
         }
+        references::of_event(event, |digest| {
+            objects.insert(digest);
+        });
         let (before, behind, shape) = match &event.shape {
             Shape::Order(order) => (&[][..], &[][..], ShapeMark::Order(*order)),
             Shape::Verbatim { before, behind } => {

@@ -284,16 +284,10 @@ impl Packer {
         self.scratch.clear();
         self.scratch.reserve(zstd::zstd_safe::compress_bound(raw.len()));
         let packed = self.zstd.as_mut().and_then(|zstd| zstd.compress_to_buffer(raw, &mut self.scratch).ok());
-        match packed.and_then(|length| self.scratch.get(..length)).filter(|packed| packed.len() < raw.len()) {
-            Some(packed) => {
-                out.extend_from_slice(packed);
-                packed.len() as u64
-            }
-            None => {
-                out.extend_from_slice(raw);
-                raw.len() as u64
-            }
-        }
+        let packed = packed.and_then(|length| self.scratch.get(..length));
+        let stored = packed.filter(|packed| packed.len() < raw.len()).unwrap_or(raw);
+        out.extend_from_slice(stored);
+        stored.len() as u64
     }
 }
 

@@ -7,7 +7,19 @@ use std::borrow::Cow;
 
 use memchr::memmem;
 
+use crate::event::{Event, Kind, LogOnly};
+
 const PREFIX: &[u8] = b"blake3:";
+
+/// Calls `found` for each object that `event` may reference: in what reaches the model, and in
+/// what waits for it in the inbox.
+pub(crate) fn of_event(event: &Event, found: impl FnMut([u8; 32])) {
+    match event.visible {
+        Some(span) => for_each(span.of(&event.data), found),
+        None if event.kind == Kind::LogOnly(LogOnly::InboxSpliced) => for_each(&event.data, found),
+        None => {}
+    }
+}
 
 /// Calls `found` for each digest in `text`, in order, repeated ones too.
 pub(crate) fn for_each(text: &[u8], mut found: impl FnMut([u8; 32])) {

@@ -1,5 +1,7 @@
 //! Seeded logs for tests: a coding agent's steps, with replaces, foreign types and odd lines.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 
 use crate::event::Event;
@@ -54,7 +56,7 @@ impl Rng {
         while out.len() < bytes {
             out.push_str(WORDS[self.below(24) as usize]);
             if self.below(6) == 0 {
-                out.push_str(&format!("{:x}", self.next() & 0xff_ffff));
+                let _ = write!(out, "{:x}", self.next() & 0xff_ffff);
             }
             out.push(' ');
         }
@@ -107,11 +109,9 @@ impl Sample {
         let mut stream = String::new();
         for delta in 0..deltas {
             let piece = self.rng.prose(14);
-            stream.push_str(&format!(
-                r#"{}{{"type":"text-delta","index":0,"at":{},"text":"{piece}"}}"#,
-                if delta == 0 { "" } else { "," },
-                self.time_ms + delta * 31
-            ));
+            let comma = if delta == 0 { "" } else { "," };
+            let at = self.time_ms + delta * 31;
+            let _ = write!(stream, r#"{comma}{{"type":"text-delta","index":0,"at":{at},"text":"{piece}"}}"#);
         }
         let data = format!(
             r#"{{"turn":1,"step":{step},"message":{{"role":"assistant","content":[{{"type":"text","text":"{text}"}},{{"type":"tool-call","id":"{id}","name":"bash","input":{{"command":"cat {step}"}}}}],"source":{{"provider":"p","model":"m"}}}},"usage":{{"input":{step},"output":{}}},"stream":[{stream}]}}"#,

@@ -291,9 +291,7 @@ fn write(
     write_segment(core.disk.as_ref(), &core.segments, id, &bytes)?;
     let mut references: Vec<[u8; 32]> = Vec::new();
     for event in events {
-        if let Some(text) = event.visible.map(|span| span.of(&event.data)) {
-            crate::segment::references::for_each(text, |digest| references.push(digest));
-        }
+        crate::segment::references::of_event(event, |digest| references.push(digest));
     }
     references.sort_unstable();
     references.dedup();
@@ -412,6 +410,19 @@ pub(super) fn remove_orphans(core: &Shared) -> Result<Swept, StoreError> {
         }
     }
     Ok(swept)
+}
+
+/// The sessions that have a writer, live or dead.
+pub(super) fn written_sessions(core: &Shared) -> Result<Vec<SessionId>, StoreError> {
+    let mut found = Vec::new();
+    core.index.read(|view| {
+        view.all_sessions(|_, row| {
+            if !row.deleted && row.owner.is_some() {
+                found.push(row.id());
+            }
+        })
+    })?;
+    Ok(found)
 }
 
 /// Rewrites the index without its freed pages.

@@ -13,6 +13,7 @@ mod fork;
 mod import;
 mod list;
 mod load;
+mod objects;
 mod options;
 mod payload;
 mod reader;

@@ -115,6 +115,11 @@ impl Reader {
         closed
     }
 
+    /// The events that were not sealed when the snapshot was taken.
+    pub(super) fn tail(&self) -> &[Event] {
+        &self.tail
+    }
+
     /// The events of `range`, cut to the log's length, segment by segment as they are asked for.
     ///
     /// # Errors

@@ -7,8 +7,10 @@
     reason = "tests"
 )]
 
+mod closers;
 mod errors;
 mod fixtures;
+mod fork;
 mod power;
 mod sessions;
 mod sim;
