@@ -530,13 +530,15 @@ impl<'a> Staged<'a> {
             return Err(StoreError::Internal { what: "an import that was not begun" });
         };
         let new = NewSession { header, types: &meta.types, base: None, owner: None };
-        self.core
-            .index
-            .write(|tx| {
-                tx.create_session_as(key, &new)?;
-                self.written.iter().try_for_each(|written| seal_in(tx, written))
-            })
-            .map_err(exists)?;
+        let made = self.core.index.write(|tx| {
+            tx.create_session_as(key, &new)?;
+            self.written.iter().try_for_each(|written| seal_in(tx, written))
+        });
+        if matches!(made, Err(IndexError::Io { .. })) {
+            // The commit may be there: then the session has these files, else they are orphans.
+            self.written.clear();
+        }
+        made.map_err(exists)?;
         self.written.clear();
         Ok(())
     }
