@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use rederive_cas::Digest;
+use rederive_projection::RequestRef;
+use rederive_projection::formats::Format;
 
 /// Keeps the event logs of agent conversations and rebuilds every request a model was sent.
 #[derive(Debug, Parser)]
@@ -38,8 +41,22 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 50, value_name = "N")]
         limit: usize,
         /// Go on behind this session of an earlier list.
-        #[arg(long, value_name = "ID")]
+        #[arg(long, value_name = "ID", conflicts_with = "page")]
         after: Option<String>,
+        /// Go on at the place that an earlier list named.
+        #[arg(long, value_name = "PLACE")]
+        page: Option<rederive_engine::ListPlace>,
+    },
+    /// Show a session's events as they come, one line of the log each.
+    Tail {
+        /// The session.
+        id: String,
+        /// Wait for more, until interrupted.
+        #[arg(long, short)]
+        follow: bool,
+        /// From this seq on [default: the last ten events].
+        #[arg(long, value_name = "SEQ")]
+        from: Option<u64>,
     },
     /// Show a session's events.
     Log {
@@ -59,17 +76,44 @@ pub(crate) enum Command {
         /// As it stood right before this event.
         #[arg(long, value_name = "SEQ")]
         at: Option<u64>,
+        /// With the closers that the next writer appends where a crash left a turn open.
+        #[arg(long, conflicts_with = "at")]
+        closed: bool,
     },
-    /// Write the exact bytes of a request.
-    Request {
+    /// Write the exact bytes of a request, or a provider's body of it; nothing is sent.
+    Request(RequestArgs),
+    /// Say of each request how it relates to the one before, and why.
+    Audit {
         /// The session.
         id: String,
-        /// The request that this event settled or dispatched.
-        #[arg(long, value_name = "SEQ", conflicts_with = "next")]
-        seq: Option<u64>,
-        /// The request that would be sent now.
-        #[arg(long)]
-        next: bool,
+        /// Write one page that draws the requests to this file.
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
+    /// Compare two requests: header and messages.
+    Diff {
+        /// The session.
+        id: String,
+        /// The earlier request: SEQ, TURN.STEP or TURN.STEP.ATTEMPT.
+        a: RequestRef,
+        /// The later one.
+        b: RequestRef,
+    },
+    /// Make a session that shares another one's events up to a cut.
+    Fork {
+        /// The parent.
+        id: String,
+        /// The last event that the child inherits; it must not stand inside an open turn.
+        #[arg(long, value_name = "SEQ")]
+        at: u64,
+        /// The child's name [default: made from the parent's].
+        #[arg(long = "as", value_name = "ID")]
+        name: Option<String>,
+    },
+    /// Images and other objects, by content.
+    Object {
+        #[command(subcommand)]
+        command: ObjectCommand,
     },
     /// Rebuild every request from the log and compare.
     Verify {
@@ -99,8 +143,75 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = DurabilityArg::Synced)]
         durability: DurabilityArg,
     },
+    /// Remove what is left of deleted sessions: files, journal space, freed pages of the index.
+    Gc,
+    /// Look the store over and change nothing; says what is damaged and exits with 1 where
+    /// something is.
+    Doctor {
+        /// Save what can be read into a new store in this folder, and list what was lost.
+        #[arg(long, value_name = "DIR")]
+        repair: Option<PathBuf>,
+    },
     /// Show what the store holds, in numbers.
     Stats,
+}
+
+/// Which request, and in which form.
+#[derive(Debug, clap::Args)]
+#[group(id = "which", required = true, multiple = false, args = ["seq", "step", "next"])]
+pub(crate) struct RequestArgs {
+    /// The session.
+    pub(crate) id: String,
+    /// The request that this event settled or dispatched.
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) seq: Option<u64>,
+    /// The request of this turn, step and attempt.
+    #[arg(long, value_name = "T.S[.A]")]
+    pub(crate) step: Option<RequestRef>,
+    /// The request that would be sent now.
+    #[arg(long)]
+    pub(crate) next: bool,
+    /// With the closers that the next writer appends where a crash left a turn open.
+    #[arg(long, requires = "next")]
+    pub(crate) closed: bool,
+    /// As the body of this provider's API.
+    #[arg(long, value_name = "FORMAT", default_value = "canonical")]
+    pub(crate) format: Format,
+    /// Fail unless every image is there and is what its reference says, within the provider's limits.
+    #[arg(long)]
+    pub(crate) resolve: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ObjectCommand {
+    /// Store a file; print its digest and, of an image, the content block that references it.
+    Put {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Write an object's bytes, verified.
+    Get {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// Show what is stored of an object.
+    Stat {
+        /// Its digest.
+        digest: Digest,
+    },
+    /// List objects.
+    Ls,
+    /// Check every object.
+    Verify,
+    /// Remove objects that no session references.
+    Gc {
+        /// Show what would be removed, and remove nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Never remove what is younger than so many seconds.
+        #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+        grace: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

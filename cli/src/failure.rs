@@ -3,8 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rederive_cas::{DiskError, GetError, ImageRefusal, PutError};
 use rederive_engine::{AppendError, ForkError, ImportError, StoreError};
-use rederive_projection::ProjectError;
+use rederive_projection::audit::AuditError;
+use rederive_projection::formats::FormatError;
+use rederive_projection::{ImageError, ProjectError, ReconstructError};
 
 /// Why the command could not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,22 @@ pub(crate) enum Failure {
     Import { path: PathBuf, source: ImportError },
     #[error("{}", chain(.0))]
     Project(#[from] ProjectError),
+    #[error("{}", chain(.0))]
+    Reconstruct(#[from] ReconstructError),
+    #[error("{}", chain(.0))]
+    Audit(#[from] AuditError),
+    #[error("{}", chain(.0))]
+    Format(#[from] FormatError),
+    #[error("{}", chain(.0))]
+    Image(#[from] ImageError),
+    #[error("{}", chain(.0))]
+    Refused(#[from] ImageRefusal),
+    #[error("{}", chain(.0))]
+    Get(#[from] GetError),
+    #[error("{}", chain(.0))]
+    Put(#[from] PutError),
+    #[error("{}", chain(.0))]
+    Disk(#[from] DiskError),
     #[error("cannot {operation} {}: {source}", path.display())]
     Io { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("{0}")]

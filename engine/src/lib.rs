@@ -45,8 +45,9 @@ pub use index::{IndexError, Owner};
 pub use journal::{Durability, JournalError, Ticket};
 pub use segment::{SegmentError, StepKind, StepMark};
 pub use store::{
-    AppendError, Clock, Deleted, Events, ForkError, ImportError, Imported, NewSession, Reader, STORE_FORMAT,
-    Session, SessionInfo, Store, StoreError, StoreOptions, StoreStats, Swept,
+    AppendError, BadListPlace, Clock, Deleted, Events, Examination, Finding, Follower, ForkError,
+    ImportError, Imported, ListPlace, Loss, NewSession, Reader, Repaired, STORE_FORMAT, Session, SessionInfo,
+    SessionPage, SessionState, Store, StoreError, StoreOptions, StoreStats, Swept,
 };
 pub use types::TypeRegistry;
 

@@ -12,15 +12,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod audit;
+mod diff;
 pub mod formats;
 mod frozen; // reading order, not the alphabet
+mod images;
+mod pairing;
 mod projector;
 mod rebuild;
+mod reconstruct;
+mod relation;
 mod request;
 
+pub use diff::{Diff, FieldDiff, MessageDiff, diff};
 pub use frozen::{FrozenMessage, project, project_event};
+pub use images::{ImageError, QuarantineError, StoreImages, check as check_images, images, quarantine};
 pub use projector::{ProjectError, Projector};
 pub use rebuild::{Rebuilder, Settled, canonical_bytes, digest_of};
+pub use reconstruct::{Mismatch, NotARequest, ReconstructError, RequestRef, Verified, reconstruct, verify};
+pub use relation::Relation;
 pub use request::{NotADigest, Request, RequestDigest};
 
 /// The example of the README, compiled.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use rederive_engine::SessionInfo;
+use rederive_engine::{ListPlace, SessionInfo, SessionState};
 use serde::Serialize;
 
 use super::{Context, session_id};
@@ -21,6 +21,8 @@ struct Row {
     cwd: Option<String>,
     parent: Option<String>,
     writer: Option<u32>,
+    state: &'static str,
+    damage: Option<String>,
 }
 
 impl Row {
@@ -35,25 +37,53 @@ impl Row {
             last_activity: info.last_activity_ms(),
             cwd: info.cwd().map(Into::into),
             parent: info.parent().map(Into::into),
-            writer: info.owner(),
+            writer: match info.state() {
+                SessionState::Open { pid } => Some(*pid),
+                _ => None,
+            },
+            state: match info.state() {
+                SessionState::Closed => "closed",
+                SessionState::Open { .. } => "open",
+                SessionState::Interrupted => "interrupted",
+                SessionState::Damaged { .. } => "damaged",
+            },
+            damage: match info.state() {
+                SessionState::Damaged { why } => Some(why.clone()),
+                _ => None,
+            },
         }
     }
 }
 
-pub(crate) fn sessions(context: &Context, limit: usize, after: Option<&str>) -> Result<ExitCode, Failure> {
+pub(crate) fn sessions(
+    context: &Context,
+    limit: usize,
+    after: Option<&str>,
+    place: Option<ListPlace>,
+) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let after = after.map(session_id).transpose()?;
-    let page = store.sessions(after.as_ref(), limit)?;
-    let rows: Vec<Row> = page.iter().map(Row::of).collect();
+    let (list, next) = match after {
+        Some(after) => (store.sessions(Some(&session_id(after)?), limit)?, None),
+        None => {
+            let page = store.sessions_page(place, limit)?;
+            let next = page.next();
+            (page.into_sessions(), next)
+        }
+    };
+    let rows: Vec<Row> = list.iter().map(Row::of).collect();
     if context.json {
         output::json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = output::table(&["SESSION", "LAST ACTIVITY", "#EVENTS", "#SIZE", "#STORED", "TITLE"]);
     for row in &rows {
-        let writer = row.writer.map(|pid| format!(" (open in {pid})")).unwrap_or_default();
+        let state = match (row.writer, row.state) {
+            (Some(pid), _) => format!(" (open in {pid})"),
+            (None, "closed") => String::new(),
+            (None, state) => format!(" ({state})"),
+        };
         table.add_row([
-            output::short(&row.id, 40) + &writer,
+            output::short(&row.id, 40) + &state,
             output::time(row.last_activity),
             row.events.to_string(),
             output::size(row.bytes),
@@ -62,7 +92,14 @@ pub(crate) fn sessions(context: &Context, limit: usize, after: Option<&str>) -> 
         ]);
     }
     output::line(table)?;
-    if rows.len() == limit
+    for row in &rows {
+        if let Some(damage) = &row.damage {
+            output::line(format_args!("{}: {damage}", output::short(&row.id, 40)))?;
+        }
+    }
+    if let Some(next) = next {
+        output::line(format_args!("more: --page {next}"))?;
+    } else if rows.len() == limit
         && let Some(last) = rows.last()
     {
         output::line(format_args!("more: --after {}", last.id))?;

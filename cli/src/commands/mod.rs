@@ -1,12 +1,17 @@
 //! One module a command, or a few that belong together.
 
 mod append;
+mod audit;
+mod body;
+mod doctor;
 mod export;
 mod import;
 mod list;
+mod object;
 mod replay;
 mod rm;
 mod show;
+mod tail;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -28,11 +33,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Replay { files } => replay::run(&context, &files),
         Command::Import { paths } => import::run(&context, &paths),
-        Command::Ls { limit, after } => list::sessions(&context, limit, after.as_deref()),
+        Command::Ls { limit, after, page } => list::sessions(&context, limit, after.as_deref(), page),
+        Command::Tail { id, follow, from } => tail::run(&context, &id, follow, from),
+        Command::Gc => rm::sweep(&context),
+        Command::Doctor { repair: None } => doctor::look(&context),
+        Command::Doctor { repair: Some(into) } => doctor::repair(&context, &into),
         Command::Stats => list::stats(&context),
         Command::Log { id, from, kind } => show::log(&context, &id, from, kind.as_deref()),
-        Command::Messages { id, at } => show::messages(&context, &id, at),
-        Command::Request { id, seq, next } => show::request(&context, &id, seq, next),
+        Command::Messages { id, at, closed } => show::messages(&context, &id, at, closed),
+        Command::Request(request) => body::run(&context, &request),
+        Command::Audit { id, html } => audit::run(&context, &id, html.as_deref()),
+        Command::Diff { id, a, b } => audit::diff(&context, &id, a, b),
+        Command::Fork { id, at, name } => audit::fork(&context, &id, at, name),
+        Command::Object { command } => object::run(&context, &command),
         Command::Verify { id, all: _ } => verify::run(&context, id.as_deref()),
         Command::Export { id } => export::run(&context, &id),
         Command::Rm { ids } => rm::run(&context, &ids),

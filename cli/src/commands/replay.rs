@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use rederive_engine::{Fold, HeaderLine, ImportError, Reader, Replay, Seq, Store, TypeRegistry};
+use rederive_projection::audit::{AuditedRequest, audit};
 use rederive_projection::{Projector, Rebuilder, Request, canonical_bytes, digest_of};
 use serde::Serialize;
 
@@ -28,6 +29,8 @@ struct Report {
     generation: u64,
     requests: Vec<RequestRow>,
     next: Option<NextRow>,
+    #[serde(skip)]
+    relations: Vec<AuditedRequest>,
     #[serde(skip)]
     failure: Option<String>,
 }
@@ -95,6 +98,7 @@ fn replay(file: &Path) -> Result<Report, Failure> {
     report.session = Some(imported.id().to_string());
     report.admitted = true;
     report.failure = rebuild(&reader, &mut report)?;
+    report.relations = audit(&reader)?.requests;
     Ok(report)
 }
 
@@ -169,6 +173,7 @@ impl Report {
             generation: fold.surface().generation().value(),
             requests: Vec::new(),
             next: None,
+            relations: Vec::new(),
             failure: None,
         }
     }
@@ -200,22 +205,12 @@ fn print(file: &Path, report: &Report) -> Result<(), Failure> {
         report.requests.len(),
         output::size(resent),
     ))?;
-    let mut table = output::table(&["#SETTLED BY", "#MESSAGES", "#BYTES", "BLAKE3"]);
-    for request in &report.requests {
-        table.add_row([
-            request.settled_by.to_string(),
-            request.messages.to_string(),
-            request.bytes.to_string(),
-            request.blake3.clone(),
-        ]);
-    }
+    output::line(super::audit::requests(&report.relations))?;
     if let Some(next) = &report.next {
-        table.add_row([
-            "next".to_owned(),
-            next.messages.to_string(),
-            next.bytes.to_string(),
-            next.blake3.clone(),
-        ]);
+        output::line(format_args!(
+            "next: {} messages, {} bytes, {}",
+            next.messages, next.bytes, next.blake3
+        ))?;
     }
-    output::line(table)
+    Ok(())
 }

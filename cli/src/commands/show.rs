@@ -1,10 +1,10 @@
-//! `rederive log`, `messages` and `request`: what is logged, what the model sees, what it was sent.
+//! `rederive log` and `messages`: what is logged, and what the model sees.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use rederive_engine::{Fold, Kind, LogOnly, NodeKind, Reader, Seq, list_items, object_member, string_text};
-use rederive_projection::{FrozenMessage, Projector};
+use rederive_engine::{NodeKind, Reader, Seq, Store, list_items, object_member, string_text};
+use rederive_projection::FrozenMessage;
 use serde::Serialize;
 
 use super::{Context, session_id};
@@ -48,9 +48,14 @@ struct Message<'a> {
     message: Option<&'a serde_json::value::RawValue>,
 }
 
-pub(crate) fn messages(context: &Context, id: &str, at: Option<u64>) -> Result<ExitCode, Failure> {
+pub(crate) fn messages(
+    context: &Context,
+    id: &str,
+    at: Option<u64>,
+    closed: bool,
+) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let reader = store.read_session(&session_id(id)?)?;
+    let reader = read(&store, id, closed)?;
     let fold = match at {
         Some(at) => reader.fold_at(Seq::new(at))?,
         None => reader.fold().clone(),
@@ -114,48 +119,7 @@ fn says(message: &str) -> String {
     parts.join(" ")
 }
 
-pub(crate) fn request(
-    context: &Context,
-    id: &str,
-    seq: Option<u64>,
-    next: bool,
-) -> Result<ExitCode, Failure> {
-    let store = context.read()?;
+fn read(store: &Store, id: &str, closed: bool) -> Result<Reader, Failure> {
     let reader = store.read_session(&session_id(id)?)?;
-    let fold = match seq {
-        Some(seq) => fold_of_request(&reader, Seq::new(seq))?,
-        None if next => reader.fold().clone(),
-        None => return Err(Failure::Said("name a request: --seq N, or --next".into())),
-    };
-    let request = Projector::new().request(&fold)?;
-    if context.json {
-        output::json(&serde_json::json!({
-            "headerSeq": request.header().seq().value(),
-            "messages": request.message_count(),
-            "bytes": request.bytes(),
-            "generation": request.generation().value(),
-            "blake3": request.digest().to_string(),
-        }))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut out = std::io::stdout().lock();
-    request.write_to(&mut out)?;
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The fold right before the event that settled or dispatched a request.
-fn fold_of_request(reader: &Reader, seq: Seq) -> Result<Fold, Failure> {
-    let event = reader.events(seq..seq.next())?.next().transpose()?;
-    match event.as_ref().map(rederive_engine::Event::kind) {
-        Some(
-            Kind::AssistantMessage | Kind::LogOnly(LogOnly::AssistantAttempt | LogOnly::RequestDispatch),
-        ) => Ok(reader.fold_at(seq)?),
-        Some(kind) => Err(Failure::Said(format!(
-            "event {seq} is a {kind}; a request is named by the assistant/message or assistant/attempt that settled it, or by its request/dispatch"
-        ))),
-        None => {
-            Err(Failure::Said(format!("there is no event {seq}; the log has {}", reader.fold().next_seq())))
-        }
-    }
+    Ok(if closed { reader.with_closers() } else { reader })
 }

@@ -13,6 +13,8 @@ use super::error::{IndexError, io_error};
 
 const WAIT_MIN: Duration = Duration::from_micros(100);
 const WAIT_MAX: Duration = Duration::from_millis(10);
+/// How long a reader waits for a moment in which nobody writes.
+const COPY_WAIT: Duration = Duration::from_millis(200);
 
 /// The gate of one handle.
 #[derive(Debug)]
@@ -156,6 +158,34 @@ pub(super) fn share(
         }
     }
     Ok(Some(users))
+}
+
+/// Runs `work` while no handle that writes the index at `path` is inside; `None` where one stays
+/// longer than a moment. Changes no file.
+pub(super) fn while_nobody_writes<T>(
+    disk: &dyn Disk,
+    path: &Path,
+    work: impl FnOnce() -> Result<T, IndexError>,
+) -> Result<Option<T>, IndexError> {
+    let path = beside(path, "lock");
+    let lock = match disk.open(&path, OpenMode::Read) {
+        Ok(lock) => lock,
+        // No writer ever came by.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return work().map(Some),
+        Err(error) => return Err(io_error("open", &path)(error)),
+    };
+    let mut patience = Patience { left: COPY_WAIT, next: WAIT_MIN };
+    while !lock.try_lock_shared().map_err(io_error("lock", &path))? {
+        if !patience.wait() {
+            return Ok(None);
+        }
+    }
+    work().map(Some)
+}
+
+/// Lets another process come to its end.
+pub(super) fn pause() {
+    std::thread::sleep(WAIT_MAX);
 }
 
 /// Waits that grow, up to a sum.

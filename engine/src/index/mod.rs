@@ -33,7 +33,7 @@ pub(crate) use rebuild::Rebuilt;
 pub use rows::Owner;
 pub(crate) use rows::{SegmentRow, SessionRow};
 pub(crate) use view::{Page, PageCursor, PlacedSegment, View};
-pub(crate) use write::{Deleted, NewSession, Seal, Straddling, WriteTx};
+pub(crate) use write::{Deleted, NewSession, SWEEP_DUE, Seal, Straddling, TRIMS_DUE, WriteTx};
 
 use crate::ids::SegmentId;
 use backend::DiskBackend;
@@ -84,6 +84,9 @@ pub(crate) struct Index {
 enum Db {
     ReadWrite(redb::Database),
     ReadOnly(redb::ReadOnlyDatabase),
+    /// A copy in memory of a file that its last writer left in need of a repair, which a handle that
+    /// only reads must not do.
+    Copy(redb::Database),
 }
 
 impl std::fmt::Debug for Db {
@@ -91,6 +94,7 @@ impl std::fmt::Debug for Db {
         f.write_str(match self {
             Self::ReadWrite(_) => "ReadWrite",
             Self::ReadOnly(_) => "ReadOnly",
+            Self::Copy(_) => "Copy",
         })
     }
 }
@@ -183,16 +187,18 @@ impl Index {
             drop(fresh);
             put_in_place(disk.as_ref(), path)?;
         }
-        // Before anything is committed to it: whoever gave the file its name may have been killed
-        // before that was durable.
-        sync_folder_of(disk.as_ref(), path)?;
         let file = disk.open(path, OpenMode::Read).map_err(io_error("open", path))?;
         if file.is_empty().map_err(io_error("read the length of", path))? {
             // redb would take it for a new one, and every session for gone.
             return Err(damaged(path, "the file is empty"));
         }
-        let db = open_db(disk, path, options, options.checked)?;
+        // Where another handle is at work, the file was checked when the first one came.
+        let checked = pass.enter_alone()? && (options.checked || is_small(disk.as_ref(), path)?);
+        let db = open_db(disk, path, options, checked)?;
         pass.enter()?;
+        // Before anything is committed to it: whoever made the file, or renamed it, may have been
+        // killed before its name was durable.
+        sync_folder_of(disk.as_ref(), path)?;
         begin(path, &db, &pass, &gate, |tx| match tx.meta(write::FORMAT)? {
             Some(write::FORMAT_VERSION) => Ok(false),
             Some(found) => Err(IndexError::Version {
@@ -218,8 +224,13 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// As [`Index::open`]. An index whose last writer died and that nobody has opened since is
-    /// [`IndexError::Io`] here, since reading it would need a repair.
+    /// As [`Index::open`].
+    ///
+    /// # Cost
+    ///
+    /// A file under [`CHECKED_BYTES_MAX`] is read whole and checked, unless a writer holds it. An
+    /// index whose last writer died and that nobody has opened for writing since is read into
+    /// memory and repaired there; the handle then shows it as of that moment.
     pub(crate) fn open_read_only(
         disk: &Arc<dyn Disk>,
         path: &Path,
@@ -231,18 +242,15 @@ impl Index {
         };
         disk.open(path, OpenMode::Read).map_err(missing)?;
         let share = gate::share(disk.as_ref(), path, options.lock_timeout)?;
-        let db = guarded(path, || {
-            let builder = builder(options, false);
-            let opened = if disk.is_os() {
-                builder.open_read_only(path)
-            } else {
-                let backend =
-                    DiskBackend::open(disk, path, OpenMode::Read).map_err(io_error("open", path))?;
-                builder.open_read_only_with_backend(backend)
-            };
-            opened.map_err(|error| redb_error(path, "open", error.into()))
-        })?;
-        let db = RwLock::new(Some(Db::ReadOnly(db)));
+        let copy = if is_small(disk.as_ref(), path)? { checked_copy(disk, path)? } else { None };
+        let db = match open_db_read_only(disk, path, options)? {
+            Some(db) => Db::ReadOnly(db),
+            None => match copy {
+                Some(copy) => Db::Copy(copy),
+                None => Db::Copy(checked_copy(disk, path)?.ok_or(IndexError::Busy { holder_pid: None })?),
+            },
+        };
+        let db = RwLock::new(Some(db));
         Ok(Self {
             disk: Arc::clone(disk),
             path: path.to_owned(),
@@ -251,6 +259,34 @@ impl Index {
             _share: share,
             db,
         })
+    }
+
+    /// Sees again what other processes write, where the handle is on a copy in memory and a writer
+    /// has repaired the file since. Cheap where it is not.
+    pub(crate) fn refresh(&self) -> Result<(), IndexError> {
+        let is_copy = |db: &Option<Db>| matches!(db, Some(Db::Copy(_)));
+        if !is_copy(&self.db.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(());
+        }
+        if let Some(db) = open_db_read_only(&self.disk, &self.path, &self.options)? {
+            *self.db.write().unwrap_or_else(PoisonError::into_inner) = Some(Db::ReadOnly(db));
+        }
+        Ok(())
+    }
+
+    /// Checks every page and row of the index at `path` without changing a file; `false` where a
+    /// writer kept it from being looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::check`].
+    pub(crate) fn inspect(disk: &Arc<dyn Disk>, path: &Path) -> Result<bool, IndexError> {
+        let Some(copy) = checked_copy(disk, path)? else { return Ok(false) };
+        guarded(path, || {
+            let tx = copy.begin_read().map_err(|error| redb_error(path, "read", error.into()))?;
+            ReadTx { tx, path }.check_rows()
+        })?;
+        Ok(true)
     }
 
     /// Runs `ask` on the index as of now. `ask` must not use this handle but through its
@@ -262,7 +298,7 @@ impl Index {
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         guarded(&self.path, || {
             let begun = match db.as_ref() {
-                Some(Db::ReadWrite(db)) => db.begin_read(),
+                Some(Db::ReadWrite(db) | Db::Copy(db)) => db.begin_read(),
                 Some(Db::ReadOnly(db)) => db.begin_read(),
                 None => return Err(self.closed()),
             };
@@ -440,6 +476,81 @@ fn open_db(
     })
 }
 
+/// Opens the index for reading; `None` where its last writer left it in need of a repair.
+fn open_db_read_only(
+    disk: &Arc<dyn Disk>,
+    path: &Path,
+    options: &IndexOptions,
+) -> Result<Option<redb::ReadOnlyDatabase>, IndexError> {
+    guarded(path, || {
+        let builder = builder(options, false);
+        let opened = if disk.is_os() {
+            builder.open_read_only(path)
+        } else {
+            let backend = DiskBackend::open(disk, path, OpenMode::Read).map_err(io_error("open", path))?;
+            builder.open_read_only_with_backend(backend)
+        };
+        match opened {
+            Ok(db) => Ok(Some(db)),
+            Err(redb::DatabaseError::RepairAborted) => Ok(None),
+            Err(error) => Err(redb_error(path, "open", error.into())),
+        }
+    })
+}
+
+/// An index of at most so many bytes is checked whenever the first handle opens it.
+pub(crate) const CHECKED_BYTES_MAX: u64 = 4 << 20;
+
+fn is_small(disk: &dyn Disk, path: &Path) -> Result<bool, IndexError> {
+    match disk.open(path, OpenMode::Read).and_then(|file| file.len()) {
+        Ok(bytes) => Ok(bytes <= CHECKED_BYTES_MAX),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(io_error("open", path)(error)),
+    }
+}
+
+/// How often a copy is taken again, where it does not read: a process that closes the index
+/// meanwhile writes it without passing the gate.
+const COPY_ATTEMPTS: u32 = 4;
+
+/// The index at `path` in memory, every page of it checked and what a kill left undone finished;
+/// `None` where a writer holds the index.
+fn checked_copy(disk: &Arc<dyn Disk>, path: &Path) -> Result<Option<redb::Database>, IndexError> {
+    let mut attempt = 1;
+    loop {
+        let Some(bytes) = gate::while_nobody_writes(disk.as_ref(), path, || {
+            let file = disk.open(path, OpenMode::Read).map_err(io_error("open", path))?;
+            let len = file.len().map_err(io_error("read the length of", path))?;
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+            let got = file.read_at(&mut bytes, 0).map_err(io_error("read", path))?;
+            bytes.truncate(got);
+            Ok(bytes)
+        })?
+        else {
+            return Ok(None);
+        };
+        if bytes.is_empty() {
+            // redb would take it for a new one, and every session for gone.
+            return Err(damaged(path, "the file is empty"));
+        }
+        let opened = guarded(path, || {
+            let memory = redb::backends::InMemoryBackend::new();
+            let filled = redb::StorageBackend::set_len(&memory, bytes.len() as u64)
+                .and_then(|()| redb::StorageBackend::write(&memory, 0, &bytes));
+            filled.map_err(|error| damaged(path, &error.to_string()))?;
+            let opened = Builder::new().set_check_integrity_on_open(true).create_with_backend(memory);
+            opened.map_err(|error| redb_error(path, "open", error.into()))
+        });
+        match opened {
+            Err(IndexError::Damaged { .. }) if attempt < COPY_ATTEMPTS => {
+                attempt += 1;
+                gate::pause();
+            }
+            opened => return opened.map(Some),
+        }
+    }
+}
+
 /// A new file that is to take the place of the index at `path`.
 fn fresh_db(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result<redb::Database, IndexError> {
     let fresh = gate::beside(path, "fresh");
@@ -458,11 +569,6 @@ fn fresh_db(disk: &Arc<dyn Disk>, path: &Path, options: &IndexOptions) -> Result
 fn put_in_place(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
     let fresh = gate::beside(path, "fresh");
     disk.rename(&fresh, path).map_err(io_error("rename", &fresh))
-}
-
-fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 /// Runs `change` in a write transaction of `db`, and commits where it says so.
@@ -523,6 +629,11 @@ fn copy_table<K: Key + 'static>(
         target.insert(key.value(), value.value()).map_err(error)?;
     }
     Ok(())
+}
+
+fn sync_folder_of(disk: &dyn Disk, path: &Path) -> Result<(), IndexError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 fn damaged(path: &Path, what: &str) -> IndexError {

@@ -87,7 +87,9 @@ impl Index {
                     row.line_bytes = found.end.counters.line_bytes;
                     row.settlements = found.end.counters.settlements;
                     row.last_activity_ms = found.end.counters.last_activity_ms.max(row.created_at_ms);
-                    row.title.clone_from(&found.end.title);
+                    if !row.deleted {
+                        row.title.clone_from(&found.end.title);
+                    }
                     taken.push(*id);
                 }
                 row.sealed_to = due;
@@ -111,6 +113,43 @@ impl Index {
     }
 }
 
+impl Index {
+    /// Corrects a rebuilt index by the rows of the old one, which is sound: sessions that were
+    /// deleted go again, and sessions of which nothing was sealed come back.
+    pub(crate) fn reconcile(&self, known: &BTreeMap<SessionKey, SessionRow>) -> Result<(), IndexError> {
+        self.write(|tx| {
+            let mut rebuilt = BTreeMap::new();
+            tx.all_sessions(|key, row| {
+                rebuilt.insert(key, row);
+            })?;
+            for (key, row) in known.iter().filter(|(key, row)| !row.deleted && !rebuilt.contains_key(key)) {
+                let start = row.base.map_or(Seq::FIRST, |base| base.cut);
+                let fresh = SessionRow {
+                    owner: None,
+                    sealed_to: start,
+                    last_segment: None,
+                    events: start.value(),
+                    stored_bytes: 0,
+                    references: 0,
+                    ..row.clone()
+                };
+                // The name may belong to what the segments gave back of a deleted session.
+                if let Some(earlier) = tx.key_of(&row.id)? {
+                    tx.delete_session(earlier)?;
+                }
+                tx.insert_session(*key, &fresh)?;
+            }
+            for (key, row) in &rebuilt {
+                let is_known = known.get(key).is_some_and(|known| !known.deleted);
+                if !row.deleted && !is_known && tx.session(*key)?.is_some_and(|row| !row.deleted) {
+                    tx.delete_session(*key)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 fn read(disk: &dyn Disk, folder: &Path, id: SegmentId) -> Result<(SessionKey, Seq, Found), SegmentError> {
     let reader = SegmentReader::open(disk, &segment_path(folder, id), id)?;
     let (stored_bytes, raw_bytes) = reader.stored_and_raw_bytes();
@@ -130,12 +169,35 @@ fn session_row<'a>(
     rebuilt: &mut Rebuilt,
 ) -> Option<SessionRow> {
     let meta = &segments.next()?.meta;
+    let base = meta.base.filter(|base| base.key < key);
+    let sealed_to = base.map_or(Seq::FIRST, |base| base.cut);
+    if meta.header_line.is_empty() {
+        // Of a deleted session, kept because forks share it.
+        return Some(SessionRow {
+            id: String::new(),
+            header_line: String::new(),
+            created_at_ms: 0,
+            cwd: None,
+            parent: None,
+            base,
+            owner: None,
+            sealed_to,
+            last_segment: None,
+            title: None,
+            events: sealed_to.value(),
+            line_bytes: 0,
+            stored_bytes: 0,
+            last_activity_ms: 0,
+            settlements: 0,
+            references: 0,
+            types: Vec::new(),
+            deleted: true,
+        });
+    }
     let Ok(header) = HeaderLine::read(&meta.header_line) else {
         rebuilt.gaps.push((key, Seq::FIRST));
         return None;
     };
-    let base = meta.base.filter(|base| base.key < key);
-    let sealed_to = base.map_or(Seq::FIRST, |base| base.cut);
     Some(SessionRow {
         id: header.id().as_str().to_owned(),
         header_line: meta.header_line.clone(),

@@ -10,6 +10,7 @@ use super::rows::{
     ACTIVITY, CHILDREN, DOOMED, META, NAMES, REFERENCED, REFERENCES, SEGMENTS, SESSIONS, SegmentRow,
     SessionRow, Table, decode, hex_key,
 };
+use super::write::Straddling;
 use crate::ids::{SegmentId, Seq, SessionKey};
 
 /// Checked rows of tables, in either kind of transaction.
@@ -46,6 +47,16 @@ impl PageCursor {
     /// The place behind a session in the listing.
     pub(crate) fn behind(last_activity_ms: u64, key: SessionKey) -> Self {
         Self(super::rows::activity_key(last_activity_ms, key))
+    }
+
+    /// The place as two numbers.
+    pub(crate) fn parts(self) -> (u64, u64) {
+        self.0
+    }
+
+    /// The place that two numbers name; any two name one.
+    pub(crate) fn from_parts(parts: (u64, u64)) -> Self {
+        Self(parts)
     }
 }
 
@@ -240,6 +251,26 @@ pub(crate) trait View: Rows {
             found.push(SegmentId(id));
             ControlFlow::Continue(())
         })?;
+        Ok(found)
+    }
+
+    /// Segments of deleted sessions that forks see only in part, because a deletion was interrupted.
+    fn straddling(&self) -> Result<Vec<Straddling>, IndexError> {
+        let mut tombstones = Vec::new();
+        self.all_sessions(|key, row| {
+            if row.deleted {
+                tombstones.push(key);
+            }
+        })?;
+        let mut found = Vec::new();
+        for key in tombstones {
+            let Some(cut) = self.children(key)?.into_iter().map(|(cut, _)| cut).max() else { continue };
+            for (first, row) in self.own_segments(key)? {
+                if first < cut && cut < first.plus(row.count) {
+                    found.push(Straddling { key, first, id: row.id, cut });
+                }
+            }
+        }
         Ok(found)
     }
 

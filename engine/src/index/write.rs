@@ -23,6 +23,10 @@ use crate::segment::Base;
 pub(super) const NEXT_SESSION: &str = "next-session";
 /// Name of the row of the next segment's number.
 pub(super) const NEXT_SEGMENT: &str = "next-segment";
+/// Name of the row that counts segments of deleted sessions that are still to be trimmed.
+pub(crate) const TRIMS_DUE: &str = "trims-due";
+/// Name of the row that says whether a session was deleted since the last whole sweep.
+pub(crate) const SWEEP_DUE: &str = "sweep-due";
 /// Name of the row of the index's format.
 pub(super) const FORMAT: &str = "format";
 /// The format that is written.
@@ -357,6 +361,9 @@ impl WriteTx<'_> {
         while let Some(key) = next {
             next = self.reclaim(key, &mut deleted)?;
         }
+        self.put(&META, &SWEEP_DUE, &1_u64)?;
+        let trims = self.meta(TRIMS_DUE)?.unwrap_or(0) + deleted.straddling.len() as u64;
+        self.set_trims_due(trims)?;
         Ok(deleted)
     }
 
@@ -442,7 +449,19 @@ impl WriteTx<'_> {
             references: (row.references + references.len() as u64).saturating_sub(freed),
             ..row
         };
+        self.set_trims_due(self.meta(TRIMS_DUE)?.unwrap_or(0).saturating_sub(1))?;
         self.put(&SESSIONS, &old.key.value(), &row)
+    }
+
+    /// Sets how many straddling segments are to be trimmed, so that nobody has to look for them
+    /// where there are none.
+    pub(crate) fn set_trims_due(&self, trims: u64) -> Result<(), IndexError> {
+        self.put(&META, &TRIMS_DUE, &trims)
+    }
+
+    /// Says that nothing of deleted sessions is left in any file.
+    pub(crate) fn set_swept(&self) -> Result<(), IndexError> {
+        self.put(&META, &SWEEP_DUE, &0_u64)
     }
 
     /// Forgets doomed segments whose files are gone.

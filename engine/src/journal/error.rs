@@ -72,6 +72,13 @@ pub enum JournalError {
         /// Its owner's process id, where the journal names one.
         pid: Option<u32>,
     },
+    /// The file system gives one lock to two handles, so that nothing would keep two processes from
+    /// writing the same files. Put the store on a file system whose locks work: a local one.
+    #[error("the locks of the file system do not work: {} was locked twice at once", path.display())]
+    NoLocks {
+        /// The lock file.
+        path: PathBuf,
+    },
     /// Every slot of the folder is held by a live process. Close one of them.
     #[error("all {slots} journals of {} are held", folder.display())]
     NoSlot {

@@ -46,7 +46,8 @@ pub(crate) use follow::{FollowedFrame, JournalFollower};
 pub(crate) use format::FrameWrite;
 pub(crate) use scan::{DroppedTail, RecoveredFrame};
 pub(crate) use slots::{
-    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, slot_is_held, slots,
+    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, recover_slot, salvage_slot, slot_is_held,
+    slots, state_of,
 };
 
 /// Where the random half of a salt comes from.
@@ -132,6 +133,7 @@ impl JournalSet {
     /// - [`JournalError::NoSlot`]: every slot is held.
     /// - [`JournalError::Write`], [`JournalError::Sync`], [`JournalError::Io`]: the file system
     ///   failed; what was recovered is still there.
+    #[cfg(test)]
     pub(crate) fn acquire(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -141,8 +143,51 @@ impl JournalSet {
     ) -> Result<(Self, Recovered), JournalError> {
         assert!(pid != 0, "no process has the number zero");
         disk.create_folder(folder).map_err(io_error("create", folder))?;
-        let (slot, lock) = take_slot(disk.as_ref(), folder)?;
-        let mut found = read_slot(&disk, folder, slot)?;
+        let (slot, lock) = take_slot(disk.as_ref(), folder, 0)?;
+        let found = read_slot(&disk, folder, slot)?;
+        Self::start(disk, folder, options, salts, pid, (slot, lock, found))
+    }
+
+    /// As [`JournalSet::acquire`], for the lowest free slot in which no frame is left: one that
+    /// could not be recovered, or does not read, stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`JournalSet::acquire`], but what is wrong with other slots.
+    pub(crate) fn acquire_empty(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: JournalOptions,
+        salts: SaltSource,
+        pid: u32,
+    ) -> Result<Self, JournalError> {
+        assert!(pid != 0, "no process has the number zero");
+        disk.create_folder(folder).map_err(io_error("create", folder))?;
+        let mut from = 0;
+        loop {
+            let (slot, lock) = take_slot(disk.as_ref(), folder, from)?;
+            from = slot + 1;
+            let found = match read_slot(&disk, folder, slot) {
+                Ok(found) => found,
+                Err(JournalError::Damaged { .. } | JournalError::Version { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            if found.iter().filter_map(|file| file.scan.as_ref()).all(|scan| scan.frames.is_empty()) {
+                let taken = (slot, lock, found);
+                return Self::start(disk, folder, options, salts, pid, taken).map(|(set, _)| set);
+            }
+        }
+    }
+
+    /// Makes a slot that is locked, and whose files were read, this process's own.
+    fn start(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        options: JournalOptions,
+        salts: SaltSource,
+        pid: u32,
+        (slot, lock, mut found): (u32, Arc<dyn DiskFile>, Vec<FoundFile>),
+    ) -> Result<(Self, Recovered), JournalError> {
         let recovered = Recovered::take_from(&mut found);
         let commit = Arc::new(Commit::default());
         let mut writer = Writer {
@@ -298,11 +343,17 @@ impl Drop for JournalSet {
     }
 }
 
-fn take_slot(disk: &dyn Disk, folder: &Path) -> Result<(u32, Arc<dyn DiskFile>), JournalError> {
-    for slot in 0..SLOTS_MAX {
+/// Locks the lowest free slot from `from` on.
+fn take_slot(disk: &dyn Disk, folder: &Path, from: u32) -> Result<(u32, Arc<dyn DiskFile>), JournalError> {
+    for slot in from..SLOTS_MAX {
         let path = lock_path(folder, slot);
         let lock = disk.open(&path, OpenMode::Create).map_err(io_error("open", &path))?;
         if lock.try_lock().map_err(io_error("lock", &path))? {
+            // Some network file systems grant every lock. A store on one would be written by two.
+            let other = disk.open(&path, OpenMode::Create).map_err(io_error("open", &path))?;
+            if other.try_lock().map_err(io_error("lock", &path))? {
+                return Err(JournalError::NoLocks { path });
+            }
             return Ok((slot, lock));
         }
     }

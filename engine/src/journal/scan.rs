@@ -169,6 +169,62 @@ pub(super) fn scan(
     Ok(Some(scan))
 }
 
+/// The frames of the file's last use that read, with whatever between them. Where both headers are
+/// gone, those of any use: what an earlier one holds is sealed, and passed over by its seqs.
+pub(super) fn salvage(
+    file: &dyn DiskFile,
+    path: &Path,
+    slot: u32,
+    side: Side,
+) -> Result<Vec<RecoveredFrame>, JournalError> {
+    let read_error = |source| io_error("read", path)(source);
+    let file_len = file.len().map_err(read_error)?;
+    let header = read_header(file, path, slot, side)?.map(|(header, _)| header);
+    let mut frames = Vec::new();
+    if header.is_some_and(|header| header.pid == 0) {
+        return Ok(frames);
+    }
+    let salt = header.map(|header| header.salt);
+    let (mut chunk, mut chunk_at) = (Vec::new(), 0);
+    let mut at = FRAMES_START;
+    while at + FRAME_HEADER_LEN as u64 <= file_len {
+        // Most of a file is zeroes, which no frame begins with.
+        if at >= chunk_at + chunk.len() as u64 {
+            chunk.resize(CHUNK_BYTES, 0);
+            let got = file.read_at(&mut chunk, at).map_err(read_error)?;
+            chunk.truncate(got);
+            chunk_at = at;
+            if is_zero(&chunk) {
+                at += (got as u64).max(1);
+                continue;
+            }
+        }
+        let word = usize::try_from(at - chunk_at).ok().and_then(|from| chunk.get(from..from + 8));
+        if word.is_some_and(is_zero) {
+            at += FRAME_ALIGN;
+            continue;
+        }
+        // Frames of an earlier use do not follow the salt; without a header there is none to follow.
+        let Some((frame, payload)) = read_frame(file, at, file_len, None).map_err(read_error)? else {
+            at += FRAME_ALIGN;
+            continue;
+        };
+        let end = frame.claimed_end(at);
+        if salt.is_none_or(|salt| frame.salt.follows(salt)) {
+            frames.push(RecoveredFrame {
+                path: path.to_owned(),
+                offset: at,
+                session_key: frame.session_key,
+                first_seq: frame.first_seq,
+                events: frame.events,
+                payload,
+            });
+        }
+        at = end;
+    }
+    Ok(frames)
+}
+
 /// What stands behind the last valid frame.
 enum Beyond {
     /// A later frame says that the bytes at the bad offset were synced.

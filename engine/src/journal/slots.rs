@@ -10,7 +10,7 @@ use rederive_disk::{Disk, DiskFile, OpenMode};
 
 use super::error::{JournalError, io_error};
 use super::format::{FRAMES_START, Header, Salt, Side, journal_path, lock_path, slot_of};
-use super::scan::{Block, DroppedTail, RecoveredFrame, Scan, erase, read_header, scan};
+use super::scan::{Block, DroppedTail, RecoveredFrame, Scan, erase, read_header, salvage, scan};
 use super::{SaltSource, next_counter};
 
 /// Slots of one folder: so many processes can write a store at once.
@@ -33,7 +33,7 @@ pub(crate) enum SlotState {
         /// Its process id, where the journal names one.
         pid: Option<u32>,
     },
-    /// Its owner died and left frames that may not be sealed yet.
+    /// Its owner died without closing it; frames that may not be sealed yet can be left.
     Dirty {
         /// How many frames.
         frames: u64,
@@ -70,7 +70,8 @@ pub(crate) fn slot_is_held(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Re
     }
 }
 
-fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState, JournalError> {
+/// Who holds `slot`, or what is left in it.
+pub(crate) fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState, JournalError> {
     let path = lock_path(folder, slot);
     let lock = open_existing(disk, &path, OpenMode::Read)?;
     if let Some(lock) = &lock {
@@ -79,7 +80,7 @@ fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState,
             return Ok(SlotState::Held { pid: owner(disk, folder, slot)? });
         }
     }
-    let (mut frames, mut dropped_bytes) = (0, 0);
+    let (mut frames, mut dropped_bytes, mut closed) = (0, 0, true);
     for side in Side::BOTH {
         let path = journal_path(folder, slot, side);
         let Some(file) = open_existing(disk, &path, OpenMode::Read)? else { continue };
@@ -87,6 +88,7 @@ fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState,
             Ok(None) => {}
             Ok(Some(found)) => {
                 frames += found.frames.len() as u64;
+                closed &= found.header.pid == 0;
                 dropped_bytes += found.dropped.map_or(0, |tail| tail.bytes);
             }
             Err(error @ (JournalError::Damaged { .. } | JournalError::Version { .. })) => {
@@ -95,11 +97,7 @@ fn state_of(disk: &Arc<dyn Disk>, folder: &Path, slot: u32) -> Result<SlotState,
             Err(error) => return Err(error),
         }
     }
-    Ok(if frames == 0 && dropped_bytes == 0 {
-        SlotState::Clean
-    } else {
-        SlotState::Dirty { frames, dropped_bytes }
-    })
+    Ok(if closed { SlotState::Clean } else { SlotState::Dirty { frames, dropped_bytes } })
 }
 
 /// The process that the slot's youngest header names.
@@ -210,6 +208,25 @@ pub(crate) fn recover_slot(
     let mut files = read_slot(disk, folder, slot)?;
     let recovered = Recovered::take_from(&mut files);
     Ok(SlotRecovery { counter: counter_of(&files), files, recovered, _lock: lock })
+}
+
+/// Every frame of a slot that reads, whether or not what stands between reads. Changes nothing.
+///
+/// # Errors
+///
+/// [`JournalError::Version`], [`JournalError::Io`]; damage is none.
+pub(crate) fn salvage_slot(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    slot: u32,
+) -> Result<Vec<RecoveredFrame>, JournalError> {
+    let mut frames = Vec::new();
+    for side in Side::BOTH {
+        let path = journal_path(folder, slot, side);
+        let Some(file) = open_existing(disk, &path, OpenMode::Read)? else { continue };
+        frames.append(&mut salvage(file.as_ref(), &path, slot, side)?);
+    }
+    Ok(frames)
 }
 
 /// The highest counter of a slot.

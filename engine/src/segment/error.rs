@@ -58,6 +58,13 @@ pub enum SegmentError {
     },
 }
 
+impl SegmentError {
+    /// Whether the file is not there, or does not hold what was written to it.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Damaged { .. } | Self::Version { .. })
+    }
+}
+
 /// Names path and operation of an I/O error.
 pub(super) fn io_error<'a>(
     operation: &'static str,

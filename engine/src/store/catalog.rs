@@ -6,7 +6,7 @@
 use std::sync::PoisonError;
 
 use super::error::StoreError;
-use super::list::{SessionInfo, StoreStats};
+use super::list::{SessionInfo, SessionState, StoreStats};
 use super::load::Stretch;
 use super::seal::{Tail, Then};
 use super::session::LiveSession;
@@ -14,15 +14,24 @@ use super::{Deleted, Shared, Swept, recover};
 use crate::event::{Event, HeaderLine};
 use crate::fold::{Checkpoint, Fold};
 use crate::ids::{SegmentId, Seq, SessionId, SessionKey};
-use crate::index::{self, IndexError, NewSession, Owner, PageCursor, Seal, SegmentRow, SessionRow, View};
+use crate::index::{
+    self, IndexError, NewSession, Owner, PageCursor, SWEEP_DUE, Seal, SegmentRow, SessionRow, Straddling,
+    TRIMS_DUE, View,
+};
 use crate::segment::{
     Base, Packer, SegmentInput, SegmentMeta, SegmentReader, encode, list_segments, remove_segments,
     segment_path, write_segment,
 };
 use crate::types::TypeRegistry;
 
+type PageOfInfo = (Vec<(SessionKey, SessionInfo)>, Option<PageCursor>);
+
 /// Segment numbers that a process takes from the index at once.
 const IDS_AT_ONCE: u64 = 64;
+/// How often a session that another process owns is asked for, and how long between: in all about
+/// as long as it takes to close a session.
+const TAKE_ATTEMPTS: u32 = 16;
+const TAKE_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 /// A segment is merged with its predecessor while that has at most this many times its bytes, and
 /// less than a full segment: so an event is rewritten O(log n) times.
 const MERGE_FACTOR: u64 = 2;
@@ -112,6 +121,13 @@ pub(super) fn create(core: &Shared, header: &HeaderLine) -> Result<SessionKey, S
     core.index.write(|tx| tx.create_session(&new)).map_err(exists)
 }
 
+/// Creates a session that nobody owns, under a key that is known from elsewhere.
+pub(super) fn create_under(core: &Shared, key: SessionKey, header: &HeaderLine) -> Result<(), StoreError> {
+    let types = names(&core.options.types);
+    let new = NewSession { header, types: &types, base: None, owner: None };
+    core.index.write(|tx| tx.create_session_as(key, &new)).map_err(exists)
+}
+
 /// Creates a fork that this process owns.
 pub(super) fn fork(
     core: &Shared,
@@ -147,8 +163,9 @@ fn exists(error: IndexError) -> StoreError {
 /// Makes this process the session's owner; recovers the journal of one that died.
 pub(super) fn take_ownership(core: &Shared, id: &SessionId) -> Result<(SessionKey, SessionRow), StoreError> {
     let mut found = find(core, id)?;
-    // A handle that is being let go of here is waited for; one that is open is not.
-    for _ in 0..16 {
+    // Waits for who is about to let go, or recovers the session from a dead process's journal; not
+    // for who works with it.
+    for _ in 0..TAKE_ATTEMPTS {
         let (key, row) = &found;
         if core.live(*key).is_some() {
             return Err(StoreError::SessionBusy { session: id.clone(), owner: std::process::id() });
@@ -156,9 +173,8 @@ pub(super) fn take_ownership(core: &Shared, id: &SessionId) -> Result<(SessionKe
         let mine = core.owner();
         match row.owner {
             Some(owner) if owner.slot != mine.slot => {
-                if let Some(pid) = recover::take_over_slot(core, owner.slot)? {
-                    let owner = if pid == 0 { owner.pid } else { pid };
-                    return Err(StoreError::SessionBusy { session: id.clone(), owner });
+                if recover::take_over_slot(core, owner.slot)?.is_some() {
+                    std::thread::sleep(TAKE_WAIT);
                 }
             }
             expected => match core.index.write(|tx| tx.set_owner(*key, expected, Some(mine))) {
@@ -186,12 +202,13 @@ pub(super) fn let_go(core: &Shared, key: SessionKey) -> Result<(), StoreError> {
     }
 }
 
-/// Lets go of every session that the dead owner of `slot` had.
-pub(super) fn let_go_of_slot(core: &Shared, slot: u32) -> Result<(), StoreError> {
+/// Lets go of every session that the dead owner of `slot` had, but those that are `stuck` in it.
+pub(super) fn let_go_of_slot(core: &Shared, slot: u32, stuck: &[SessionKey]) -> Result<(), StoreError> {
     let mut owned = Vec::new();
     core.index.read(|view| {
         view.all_sessions(|key, row| {
-            if !row.deleted && row.owner.is_some_and(|owner| owner.slot == slot) {
+            let owned_here = row.owner.is_some_and(|owner| owner.slot == slot);
+            if !row.deleted && owned_here && !stuck.contains(&key) {
                 owned.push((key, row.owner));
             }
         })
@@ -321,14 +338,13 @@ pub(super) fn commit_round(core: &Shared, seals: &[(SealedTail, Then)]) -> Resul
     if seals.iter().all(|(sealed, then)| sealed.written.is_none() && *then == Then::KeepOpen) {
         return Ok(());
     }
-    let mine = core.owner();
     core.index.write(|tx| {
         for (sealed, then) in seals {
             if let Some(written) = &sealed.written {
                 seal_in(tx, written)?;
             }
             if *then == Then::LetGo {
-                match tx.set_owner(sealed.key, Some(mine), None) {
+                match tx.set_owner(sealed.key, Some(core.owner()), None) {
                     Ok(()) | Err(IndexError::OwnerChanged { .. } | IndexError::NoSession { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -348,8 +364,36 @@ pub(super) fn remove_doomed(core: &Shared) {
 
 /// Finishes deletions that a kill interrupted.
 pub(super) fn finish_deletes(core: &Shared) -> Result<(), StoreError> {
+    if core.index.read(|view| view.meta(TRIMS_DUE))?.is_some_and(|due| due > 0) {
+        for part in core.index.read(|view| view.straddling())? {
+            trim(core, &part)?;
+        }
+        if recover::is_alone(core)? {
+            core.index.write(|tx| tx.set_trims_due(0))?;
+        }
+    }
     core.index.sweep_doomed(&core.segments)?;
     Ok(())
+}
+
+/// Writes a segment of a deleted session, of which forks share the front, without what stands
+/// behind the cut.
+fn trim(core: &Shared, part: &Straddling) -> Result<(), StoreError> {
+    let path = segment_path(&core.segments, part.id);
+    let segment = SegmentReader::open(core.disk.as_ref(), &path, part.id)?;
+    let events = segment.events(part.first..part.cut)?;
+    let end = core.load(part.key, part.cut)?;
+    let mut meta = segment.meta()?;
+    meta.session.clear();
+    meta.header_line.clear();
+    let written = write(core, part.key, &meta, &events, &end)?;
+    match core.index.write(|tx| tx.trim_segment(part, written.row, &written.references)) {
+        // Another process was faster.
+        Err(IndexError::Conflict { .. } | IndexError::NoSession { .. }) => {
+            Ok(remove_segments(core.disk.as_ref(), &core.segments, &[written.row.id])?)
+        }
+        trimmed => Ok(trimmed?),
+    }
 }
 
 /// Deletes a session that this process owns.
@@ -362,16 +406,7 @@ pub(super) fn delete(core: &Shared, key: SessionKey) -> Result<Deleted, StoreErr
     // What the journal still holds of it is not recovered any more.
     core.journal().release(key.value(), u64::MAX);
     for part in &deleted.straddling {
-        // A fork shares the front of this segment: what stands behind the cut goes.
-        let path = segment_path(&core.segments, part.id);
-        let segment = SegmentReader::open(core.disk.as_ref(), &path, part.id)?;
-        let events = segment.events(part.first..part.cut)?;
-        let end = core.load(part.key, part.cut)?;
-        let mut meta = segment.meta()?;
-        meta.session.clear();
-        meta.header_line.clear();
-        let written = write(core, part.key, &meta, &events, &end)?;
-        core.index.write(|tx| tx.trim_segment(part, written.row, &written.references))?;
+        trim(core, part)?;
     }
     core.index.sweep_doomed(&core.segments)?;
     let mut shared_with = Vec::new();
@@ -425,26 +460,29 @@ pub(super) fn written_sessions(core: &Shared) -> Result<Vec<SessionId>, StoreErr
     Ok(found)
 }
 
-/// Rewrites the index without its freed pages.
+/// Rewrites the index without its freed pages; `false` where another process has it open.
 pub(super) fn scrub(core: &Shared) -> Result<bool, StoreError> {
     Ok(core.index.scrub()? == index::Scrub::Done)
 }
 
-/// Up to `limit` sessions behind `after`, newest activity first.
-pub(super) fn page(
-    core: &Shared,
-    after: Option<&SessionId>,
-    limit: usize,
-) -> Result<Vec<(SessionKey, SessionInfo)>, StoreError> {
-    let after = match after {
-        None => None,
-        Some(id) => {
-            let (key, row) = find(core, id)?;
-            Some(PageCursor::behind(row.last_activity_ms, key))
-        }
-    };
+/// Says that a sweep came to its end.
+pub(super) fn set_swept(core: &Shared) -> Result<(), StoreError> {
+    if core.index.read(|view| view.meta(SWEEP_DUE))?.is_some_and(|due| due != 0) {
+        core.index.write(|tx| tx.set_swept())?;
+    }
+    Ok(())
+}
+
+/// The place of a session in the listing.
+pub(super) fn place_of(core: &Shared, id: &SessionId) -> Result<PageCursor, StoreError> {
+    let (key, row) = find(core, id)?;
+    Ok(PageCursor::behind(row.last_activity_ms, key))
+}
+
+/// Up to `limit` sessions behind `after`, newest activity first, and where the list goes on.
+pub(super) fn page(core: &Shared, after: Option<PageCursor>, limit: usize) -> Result<PageOfInfo, StoreError> {
     let page = core.index.read(|view| view.page(after, limit))?;
-    Ok(page.sessions.into_iter().map(|(key, row)| (key, info_of(row))).collect())
+    Ok((page.sessions.into_iter().map(|(key, row)| (key, info_of(row))).collect(), page.next))
 }
 
 pub(super) fn info(core: &Shared, id: &SessionId) -> Result<(SessionKey, SessionInfo), StoreError> {
@@ -465,7 +503,8 @@ fn info_of(row: SessionRow) -> SessionInfo {
         stored_bytes: row.stored_bytes,
         settlements: row.settlements,
         references: row.references,
-        owner: row.owner.map(|owner| owner.pid),
+        owner: row.owner,
+        state: SessionState::Closed,
     }
 }
 
@@ -530,17 +569,16 @@ impl<'a> Staged<'a> {
             return Err(StoreError::Internal { what: "an import that was not begun" });
         };
         let new = NewSession { header, types: &meta.types, base: None, owner: None };
-        let made = self.core.index.write(|tx| {
+        let committed = self.core.index.write(|tx| {
             tx.create_session_as(key, &new)?;
             self.written.iter().try_for_each(|written| seal_in(tx, written))
         });
-        if matches!(made, Err(IndexError::Io { .. })) {
-            // The commit may be there: then the session has these files, else they are orphans.
+        // A commit that failed at the disk may be there after all: the files must stay then, and are
+        // orphans for the next sweep where it is not.
+        if matches!(committed, Ok(()) | Err(IndexError::Io { .. })) {
             self.written.clear();
         }
-        made.map_err(exists)?;
-        self.written.clear();
-        Ok(())
+        committed.map_err(exists)
     }
 
     /// Removes what was written; what cannot be removed is an orphan for the next sweep.

@@ -32,6 +32,7 @@ impl Deleted {
 pub struct Swept {
     pub(super) files: u64,
     pub(super) bytes: u64,
+    pub(super) whole: bool,
 }
 
 impl Swept {
@@ -43,6 +44,12 @@ impl Swept {
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether the whole store was swept. `false` where another process has it open: what its
+    /// journal and the index's freed pages hold stays until a sweep that finds the store alone.
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 }
 
@@ -74,7 +81,8 @@ impl Store {
     /// files that nothing refers to, overwrites free journal space with zeroes, and rewrites the
     /// index without its freed pages.
     ///
-    /// Space that a live process in another journal still holds is not touched; sweep there as well.
+    /// While another process has the store open, its journal and the freed pages of the index stay
+    /// as they are, and [`Swept::is_whole`] says so; sweep again once it has closed the store.
     ///
     /// # Cost
     ///
@@ -87,10 +95,14 @@ impl Store {
         let core = &self.inner.core;
         core.check_writable()?;
         self.inner.sealer.seal_all()?;
-        let swept = catalog::remove_orphans(core)?;
+        catalog::finish_deletes(core)?;
+        let mut swept = catalog::remove_orphans(core)?;
         core.journal().scrub()?;
-        super::recover::scrub_free_slots(core)?;
-        catalog::scrub(core)?;
+        let journals_are_whole = super::recover::scrub_free_slots(core)?;
+        swept.whole = journals_are_whole && catalog::scrub(core)?;
+        if swept.whole {
+            catalog::set_swept(core)?;
+        }
         Ok(swept)
     }
 }

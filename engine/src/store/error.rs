@@ -135,6 +135,26 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether a file does not hold what was written to it: another try gives the same, and `doctor`
+    /// says what can be saved.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Inconsistent { .. } | Self::Gap { .. } => true,
+            Self::Index(error) => {
+                matches!(error, IndexError::Damaged { .. } | IndexError::Version { .. })
+                    || matches!(error, IndexError::Segment(error) if error.is_damage())
+            }
+            Self::Segment(error) => error.is_damage(),
+            Self::Journal(error) => {
+                matches!(error, JournalError::Damaged { .. } | JournalError::Version { .. })
+            }
+            Self::Seal { source } => source.is_damage(),
+            _ => false,
+        }
+    }
+}
+
 /// Why a batch did not reach the log. Log, surface and header are as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -2,12 +2,87 @@
 //!
 //! Owns what a list shows. Reads the index alone, and never a session.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use super::error::StoreError;
 use super::session::LiveSession;
 use super::{Shared, Store, catalog};
 use crate::ids::SessionId;
+use crate::index::{Owner, PageCursor};
+use crate::journal::{SlotState, state_of};
+
+/// Whether a session can be used, and by whom it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    /// Nobody writes it, and all of it is sealed.
+    Closed,
+    /// A live process has it open for writing.
+    Open {
+        /// The process.
+        pid: u32,
+    },
+    /// Its writer died. Whoever opens the store for writing next recovers what it left.
+    Interrupted,
+    /// Its writer died and left a journal that does not read. Repair into a new store.
+    Damaged {
+        /// What is wrong, with file and offset.
+        why: String,
+    },
+}
+
+/// A place in the listing of sessions, from which it goes on whatever was created or deleted
+/// meanwhile. As text, 32 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListPlace(PageCursor);
+
+impl fmt::Display for ListPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (activity, key) = self.0.parts();
+        write!(f, "{activity:016x}{key:016x}")
+    }
+}
+
+impl FromStr for ListPlace {
+    type Err = BadListPlace;
+
+    fn from_str(text: &str) -> Result<Self, BadListPlace> {
+        let halves = text.split_at_checked(16).filter(|(_, key)| key.len() == 16).ok_or(BadListPlace)?;
+        let number = |text| u64::from_str_radix(text, 16).map_err(|_| BadListPlace);
+        Ok(Self(PageCursor::from_parts((number(halves.0)?, number(halves.1)?))))
+    }
+}
+
+/// The text names no place in a listing. Use one that a listing gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a place in the list has 32 hexadecimal digits")]
+pub struct BadListPlace;
+
+/// One page of the listing of sessions.
+#[derive(Clone, Debug)]
+pub struct SessionPage {
+    sessions: Vec<SessionInfo>,
+    next: Option<ListPlace>,
+}
+
+impl SessionPage {
+    /// The sessions, newest activity first.
+    pub fn sessions(&self) -> &[SessionInfo] {
+        &self.sessions
+    }
+
+    /// The sessions, newest activity first.
+    pub fn into_sessions(self) -> Vec<SessionInfo> {
+        self.sessions
+    }
+
+    /// Where the listing goes on; `None` where it ends with this page.
+    pub fn next(&self) -> Option<ListPlace> {
+        self.next
+    }
+}
 
 /// What a list shows of one session.
 #[derive(Clone, Debug)]
@@ -23,7 +98,8 @@ pub struct SessionInfo {
     pub(super) stored_bytes: u64,
     pub(super) settlements: u64,
     pub(super) references: u64,
-    pub(super) owner: Option<u32>,
+    pub(super) owner: Option<Owner>,
+    pub(super) state: SessionState,
 }
 
 impl SessionInfo {
@@ -84,9 +160,15 @@ impl SessionInfo {
         self.references
     }
 
-    /// The process that is recorded as its writer.
+    /// The process that is recorded as its writer; it may be dead.
     pub fn owner(&self) -> Option<u32> {
-        self.owner
+        self.owner.map(|owner| owner.pid)
+    }
+
+    /// Whether the session can be used, as far as the index and the journals say; that all of its
+    /// segments read, only reading them shows.
+    pub fn state(&self) -> &SessionState {
+        &self.state
     }
 
     /// Takes over what only the live session knows yet.
@@ -100,7 +182,7 @@ impl SessionInfo {
         if fold.last_activity_ms() > 0 {
             self.last_activity_ms = fold.last_activity_ms();
         }
-        self.owner = Some(std::process::id());
+        self.state = SessionState::Open { pid: std::process::id() };
     }
 }
 
@@ -156,7 +238,8 @@ impl StoreStats {
 impl Store {
     /// Up to `limit` sessions, newest activity first, that come behind `after`, or from the newest.
     ///
-    /// A session that `after` names and that was deleted meanwhile is an error; begin again.
+    /// A session that `after` names and that was deleted meanwhile is an error;
+    /// [`Store::sessions_page`] goes on all the same.
     ///
     /// # Cost
     ///
@@ -166,14 +249,43 @@ impl Store {
     ///
     /// [`StoreError::NoSession`], [`StoreError::Index`].
     pub fn sessions(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionInfo>, StoreError> {
+        let after = after.map(|id| catalog::place_of(&self.inner.core, id)).transpose()?;
+        Ok(self.sessions_page(after.map(ListPlace), limit)?.into_sessions())
+    }
+
+    /// Up to `limit` sessions, newest activity first, that come behind `after`, or from the newest.
+    ///
+    /// Over the pages of one listing no session comes twice, and none is missed that was there all
+    /// the time; one that becomes active meanwhile moves to the front, and may be missed by it.
+    ///
+    /// # Cost
+    ///
+    /// Reads `limit` rows of the index, whatever the number of sessions, and the journal of each
+    /// dead process that such a session was written by.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Index`], [`StoreError::Journal`].
+    pub fn sessions_page(&self, after: Option<ListPlace>, limit: usize) -> Result<SessionPage, StoreError> {
         let core = &self.inner.core;
-        let mut page = catalog::page(core, after, limit)?;
+        let (mut page, next) = catalog::page(core, after.map(|place| place.0), limit)?;
+        let mut slots = HashMap::new();
         for (key, info) in &mut page {
             if let Some(live) = core.live(*key) {
                 info.update(&live);
+            } else if let Some(owner) = info.owner {
+                info.state = match slots.get(&owner.slot) {
+                    Some(state) => SessionState::clone(state),
+                    None => {
+                        let state = state_in(core, owner)?;
+                        slots.insert(owner.slot, state.clone());
+                        state
+                    }
+                };
             }
         }
-        Ok(page.into_iter().map(|(_, info)| info).collect())
+        let sessions = page.into_iter().map(|(_, info)| info).collect();
+        Ok(SessionPage { sessions, next: next.map(ListPlace) })
     }
 
     /// What the list shows of one session.
@@ -186,6 +298,8 @@ impl Store {
         let (key, mut info) = catalog::info(core, id)?;
         if let Some(live) = core.live(key) {
             info.update(&live);
+        } else if let Some(owner) = info.owner {
+            info.state = state_in(core, owner)?;
         }
         Ok(info)
     }
@@ -202,6 +316,18 @@ impl Store {
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         catalog::stats(&self.inner.core)
     }
+}
+
+/// The state of a session that `owner` is recorded for and that is not live here.
+fn state_in(core: &Shared, owner: Owner) -> Result<SessionState, StoreError> {
+    if core.owns_slot(owner.slot) {
+        return Ok(SessionState::Closed);
+    }
+    Ok(match state_of(&core.disk, &core.journals, owner.slot)? {
+        SlotState::Held { .. } => SessionState::Open { pid: owner.pid },
+        SlotState::Dirty { .. } | SlotState::Clean => SessionState::Interrupted,
+        SlotState::Unreadable(error) => SessionState::Damaged { why: error.to_string() },
+    })
 }
 
 impl Shared {

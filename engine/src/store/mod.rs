@@ -8,7 +8,9 @@
 mod catalog;
 mod closers;
 mod delete;
+mod doctor;
 mod error;
+mod follow;
 mod fork;
 mod import;
 mod list;
@@ -28,9 +30,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rederive_disk::{Disk, OpenMode, OsDisk};
 
 pub use delete::{Deleted, Swept};
+pub use doctor::{Examination, Finding, Loss, Repaired};
 pub use error::{AppendError, ForkError, StoreError};
+pub use follow::Follower;
 pub use import::{ImportError, Imported};
-pub use list::{SessionInfo, StoreStats};
+pub use list::{BadListPlace, ListPlace, SessionInfo, SessionPage, SessionState, StoreStats};
 pub use options::{Clock, StoreOptions};
 pub use reader::{Events, Reader};
 pub use session::Session;
@@ -153,43 +157,20 @@ impl Store {
         options: StoreOptions,
     ) -> Result<Self, StoreError> {
         let folder = path.as_ref();
-        disk.create_folder(folder).map_err(io_error("create", folder))?;
-        let entries = disk.list(folder).map_err(io_error("list", folder))?;
-        if !entries.is_empty() && !is_unfinished(&entries) {
-            return Err(StoreError::Exists { path: folder.to_owned() });
-        }
-        for name in ["segments", JOURNAL_FOLDER] {
-            let path = folder.join(name);
-            disk.create_folder(&path).map_err(io_error("create", &path))?;
-        }
-        // The name comes last: a folder without it is an unfinished store.
-        let path = folder.join(FORMAT_FILE);
-        let text = format!("rederive store {STORE_FORMAT}\n");
-        let temporary = folder.join("FORMAT.tmp");
-        let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
-        file.set_len(0)
-            .and_then(|()| file.write_at(text.as_bytes(), 0))
-            .map_err(io_error("write", &temporary))?;
-        file.sync().map_err(io_error("sync", &temporary))?;
-        drop(file);
-        // What opens may be killed before it syncs these: a store has its folders, durably, or no name.
-        disk.sync_folder(folder).map_err(io_error("sync", folder))?;
-        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            disk.sync_folder(parent).map_err(io_error("sync", parent))?;
-        }
-        disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
-        disk.sync_folder(folder).map_err(io_error("sync", folder))?;
+        make_folder(&disk, folder)?;
         Self::open_on(disk, folder, options)
     }
-
     /// Opens the store at `path` for reading and writing.
     ///
-    /// What dead processes left in their journals is recovered first.
+    /// What dead processes left in their journals is recovered first. A journal that is damaged is
+    /// left as it is, and keeps only the sessions in it from being opened
+    /// ([`SessionInfo::state`](crate::SessionInfo::state) shows them); the others are as usable as
+    /// ever.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoStore`], [`StoreError::Version`]; [`StoreError::Journal`] and
-    /// [`StoreError::Index`] where a file is damaged; [`StoreError::Io`].
+    /// [`StoreError::NoStore`], [`StoreError::Version`]; [`StoreError::Index`] where the index is
+    /// damaged; [`StoreError::Journal`] where no journal can be written; [`StoreError::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, StoreOptions::default())
     }
@@ -222,22 +203,29 @@ impl Store {
         check_format(disk.as_ref(), folder)?;
         let journals = folder.join(JOURNAL_FOLDER);
         let journal_options = JournalOptions { switch_bytes: options.journal_switch_bytes };
-        let (journal, recovered) =
-            JournalSet::acquire(Arc::clone(&disk), &journals, journal_options, salts(), std::process::id())?;
-        let unclean = !recovered.frames.is_empty();
+        let unclean = recover::is_unclean(&disk, &journals)?;
         let index = Index::create(&disk, &folder.join("index.redb"), &index_options(&options, unclean))?;
-        let core = Arc::new(Shared {
+        let mut core = Shared {
             segments: folder.join("segments"),
             journals,
             folder: folder.to_owned(),
             disk,
             options,
             index,
-            journal: Some(journal),
+            journal: None,
             live: Mutex::default(),
             ids: Mutex::new(0..0),
-        });
-        recover::at_open(&core, recovered)?;
+        };
+        // First, so that a slot whose owner died is free for this process.
+        recover::at_open(&core)?;
+        core.journal = Some(JournalSet::acquire_empty(
+            Arc::clone(&core.disk),
+            &core.journals,
+            journal_options,
+            salts(),
+            std::process::id(),
+        )?);
+        let core = Arc::new(core);
         let sealer =
             seal::Sealer::start(Arc::clone(&core)).map_err(io_error("start a thread for", folder))?;
         Ok(Self { inner: Arc::new(StoreInner { sealer, core }) })
@@ -421,6 +409,36 @@ fn index_options(options: &StoreOptions, checked: bool) -> IndexOptions {
 /// Whether the entries are those of a store whose creation did not come to its end.
 fn is_unfinished(entries: &[rederive_disk::Entry]) -> bool {
     entries.iter().all(|entry| matches!(entry.name.as_str(), "segments" | JOURNAL_FOLDER | "FORMAT.tmp"))
+}
+
+/// Makes the folder of a store that has no file yet.
+pub(crate) fn make_folder(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(), StoreError> {
+    disk.create_folder(folder).map_err(io_error("create", folder))?;
+    let entries = disk.list(folder).map_err(io_error("list", folder))?;
+    if !entries.is_empty() && !is_unfinished(&entries) {
+        return Err(StoreError::Exists { path: folder.to_owned() });
+    }
+    for name in ["segments", JOURNAL_FOLDER] {
+        let path = folder.join(name);
+        disk.create_folder(&path).map_err(io_error("create", &path))?;
+    }
+    // The name comes last: a folder without it is an unfinished store.
+    let path = folder.join(FORMAT_FILE);
+    let text = format!("rederive store {STORE_FORMAT}\n");
+    let temporary = folder.join("FORMAT.tmp");
+    let file = disk.open(&temporary, OpenMode::Create).map_err(io_error("create", &temporary))?;
+    file.set_len(0)
+        .and_then(|()| file.write_at(text.as_bytes(), 0))
+        .map_err(io_error("write", &temporary))?;
+    file.sync().map_err(io_error("sync", &temporary))?;
+    drop(file);
+    // What opens may be killed before it syncs these: a store has its folders, durably, or no name.
+    disk.sync_folder(folder).map_err(io_error("sync", folder))?;
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        disk.sync_folder(parent).map_err(io_error("sync", parent))?;
+    }
+    disk.rename(&temporary, &path).map_err(io_error("rename", &temporary))?;
+    disk.sync_folder(folder).map_err(io_error("sync", folder))
 }
 
 fn check_format(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::StoreError;
+use super::follow::Follower;
 use super::load::take_all;
 use super::session::LiveSession;
 use super::{Shared, StoreInner};
@@ -62,6 +63,17 @@ impl Reader {
             sealed_to,
             owner,
         }
+    }
+
+    /// Follows the log from the snapshot's end on; see [`Follower`].
+    pub fn follow(&self) -> Follower {
+        self.follow_from(self.fold.next_seq())
+    }
+
+    /// Follows the log from the event `from` on, which may stand before the snapshot's end.
+    pub fn follow_from(&self, from: Seq) -> Follower {
+        let backlog = Events::new(self.clone(), from..self.fold.next_seq());
+        Follower::new(Arc::clone(&self.core), self.key, self.types.clone(), self.fold.clone(), backlog)
     }
 
     /// The session's name.
@@ -126,8 +138,7 @@ impl Reader {
     ///
     /// None here; the iterator gives a [`StoreError`] where a segment cannot be read, and ends.
     pub fn events(&self, range: Range<Seq>) -> Result<Events, StoreError> {
-        let end = range.end.min(self.fold.next_seq());
-        Ok(Events { reader: self.clone(), next: range.start.min(end), end, buffer: Vec::new().into_iter() })
+        Ok(Events::new(self.clone(), range))
     }
 
     /// The event `seq`; `None` behind the log's end.
@@ -221,6 +232,11 @@ pub struct Events {
 }
 
 impl Events {
+    fn new(reader: Reader, range: Range<Seq>) -> Self {
+        let end = range.end.min(reader.fold.next_seq());
+        Self { next: range.start.min(end), end, reader, buffer: Vec::new().into_iter() }
+    }
+
     fn refill(&mut self) -> Result<(), StoreError> {
         let reader = &self.reader;
         let events = if self.next < reader.sealed_to {

@@ -5,9 +5,11 @@
 //! its journal, for readers, without changing anything.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rederive_disk::Disk;
 
 use super::error::StoreError;
 use super::reader::{Parts, Reader};
@@ -19,34 +21,52 @@ use crate::event::line::Form;
 use crate::fold::Fold;
 use crate::ids::{Seq, SessionId, SessionKey};
 use crate::journal::{
-    JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, recover_slot, slots,
+    JournalError, JournalFollower, Recovered, RecoveredFrame, SlotState, recover_slot, slots, state_of,
 };
 use crate::types::TypeRegistry;
 
 /// How often a reader starts over when a session was sealed or handed over under its eyes.
-const READ_ATTEMPTS: u32 = 8;
+pub(super) const READ_ATTEMPTS: u32 = 8;
 
-/// Seals what this process's own slot held, then what the slots of other dead processes hold.
-pub(crate) fn at_open(core: &Shared, own: Recovered) -> Result<(), StoreError> {
-    report(&own);
-    let own_slot = core.journal().slot();
-    seal_frames(core, own_slot, &own.frames)?;
-    for frame in &own.frames {
-        core.journal().release(frame.session_key, u64::MAX);
-    }
+/// Whether some process ended without closing its journal, so that no file is to be trusted.
+pub(crate) fn is_unclean(disk: &Arc<dyn Disk>, journals: &Path) -> Result<bool, StoreError> {
+    let unclean = |state: &SlotState| matches!(state, SlotState::Dirty { .. } | SlotState::Unreadable { .. });
+    Ok(slots(disk, journals)?.iter().any(|status| unclean(&status.state)))
+}
+
+/// Seals what the slots of dead processes hold, and finishes what they began.
+///
+/// What is damaged stays as it is: it must not keep the other sessions from being used, and who
+/// asks for a session in it gets the error then.
+pub(crate) fn at_open(core: &Shared) -> Result<(), StoreError> {
     for status in slots(&core.disk, &core.journals)? {
-        match status.state {
-            SlotState::Dirty { .. } if status.slot != own_slot => {
-                take_over_slot(core, status.slot)?;
+        let outcome = match status.state {
+            SlotState::Dirty { .. } => take_over_slot(core, status.slot).map(|_| ()),
+            SlotState::Unreadable(error) => Err(error.into()),
+            _ => Ok(()),
+        };
+        match outcome {
+            Err(error) if error.is_damage() => {
+                tracing::error!(%error, slot = status.slot, "a journal cannot be recovered");
             }
-            SlotState::Unreadable(error) => return Err(error.into()),
-            _ => {}
+            outcome => outcome?,
         }
     }
-    catalog::finish_deletes(core)
+    match catalog::finish_deletes(core) {
+        Err(error) if error.is_damage() => {
+            tracing::error!(%error, "a deletion cannot be finished");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 /// Recovers the journal of `slot`, whose owner is dead; gives the owner's process id where it lives.
+///
+/// # Errors
+///
+/// Of several sessions that cannot be recovered, the first one's; the slot stays as it is then, and
+/// the sessions that could be recovered are let go of.
 pub(crate) fn take_over_slot(core: &Shared, slot: u32) -> Result<Option<u32>, StoreError> {
     let mut recovery = match recover_slot(&core.disk, &core.journals, slot) {
         Ok(recovery) => recovery,
@@ -77,27 +97,45 @@ fn seal_frames(core: &Shared, slot: u32, frames: &[RecoveredFrame]) -> Result<()
     for frame in frames {
         sessions.entry(frame.session_key).or_default().push(frame);
     }
-    for (key, mut frames) in sessions {
-        let key = SessionKey(key);
-        // A session that was deleted has nothing to recover.
-        let Some(row) = catalog::row(core, key)? else { continue };
-        frames.sort_by_key(|frame| frame.first_seq);
-        let header_line = row.header_line()?;
-        let mut types = core.options.types.clone();
-        types.merge(&row.registry());
-        let fold = core.load(key, row.sealed_to)?;
-        let session = Arc::new(LiveSession::new(key, header_line, types, fold));
-        for frame in frames {
-            let lines = payload::decode(&frame.payload).ok_or_else(|| JournalError::Damaged {
-                path: frame.path.clone(),
-                offset: frame.offset,
-                next_valid: None,
-            })?;
-            push_lines(&session, frame.first_seq, &lines)?;
+    let mut stuck = Vec::new();
+    let mut first_error = None;
+    for (key, frames) in sessions {
+        match seal_session(core, SessionKey(key), frames) {
+            Err(error) if error.is_damage() => {
+                tracing::error!(%error, slot, key, "a session cannot be recovered");
+                stuck.push(SessionKey(key));
+                first_error.get_or_insert(error);
+            }
+            outcome => outcome?,
         }
-        super::seal::seal_recovered(core, &session)?;
     }
-    catalog::let_go_of_slot(core, slot)
+    catalog::let_go_of_slot(core, slot, &stuck)?;
+    first_error.map_or(Ok(()), Err)
+}
+
+fn seal_session(core: &Shared, key: SessionKey, mut frames: Vec<&RecoveredFrame>) -> Result<(), StoreError> {
+    // A session that was deleted has nothing to recover.
+    let Some(row) = catalog::row(core, key)? else { return Ok(()) };
+    frames.sort_by_key(|frame| frame.first_seq);
+    let header_line = row.header_line()?;
+    let mut types = core.options.types.clone();
+    types.merge(&row.registry());
+    let fold = core.load(key, row.sealed_to)?;
+    let session = Arc::new(LiveSession::new(key, header_line, types, fold));
+    for frame in frames {
+        push_frame(&session, frame)?;
+    }
+    super::seal::seal_recovered(core, &session)
+}
+
+/// Lets a frame in at the end of `session`, as far as it does not have its events yet.
+pub(super) fn push_frame(session: &LiveSession, frame: &RecoveredFrame) -> Result<(), StoreError> {
+    let lines = payload::decode(&frame.payload).ok_or_else(|| JournalError::Damaged {
+        path: frame.path.clone(),
+        offset: frame.offset,
+        next_valid: None,
+    })?;
+    push_lines(session, frame.first_seq, &lines)
 }
 
 /// Lets a frame's lines in at the end of `session`, as far as it does not have them yet.
@@ -110,7 +148,7 @@ fn push_lines(session: &LiveSession, first_seq: u64, lines: &[&[u8]]) -> Result<
     Ok(())
 }
 
-fn admit_lines(
+pub(super) fn admit_lines(
     fold: &mut Fold,
     types: &TypeRegistry,
     first_seq: u64,
@@ -155,6 +193,18 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
         let mut tail = Vec::new();
         let mut owner = None;
         if let Some(held) = row.owner {
+            // A slot that this process holds, or another than the recorded one, is no sign of life:
+            // the session would be live here, and slots are taken again by those who come later.
+            if !core.owns_slot(held.slot) {
+                match state_of(&core.disk, &core.journals, held.slot)? {
+                    SlotState::Held { pid } if pid.is_none_or(|pid| pid == held.pid) => {
+                        owner = Some(held.pid)
+                    }
+                    // What follows would stop at the damage, as if the log ended there.
+                    SlotState::Unreadable(error) => return Err(error.into()),
+                    _ => {}
+                }
+            }
             let mut follower = JournalFollower::open(
                 Arc::clone(&core.disk),
                 &core.journals,
@@ -175,7 +225,6 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
             if gap || catalog::row(core, key)?.is_some_and(|now| now.sealed_to != row.sealed_to) {
                 continue;
             }
-            owner = slot_is_held(core, held.slot)?.then_some(held.pid);
         }
         let parts = Parts { key, header_line, types, fold, tail, sealed_to: row.sealed_to, owner };
         return Ok(Reader::new(Arc::clone(core), parts));
@@ -191,25 +240,37 @@ pub(crate) fn is_alone(core: &Shared) -> Result<bool, StoreError> {
     Ok(!slots(&core.disk, &core.journals)?.iter().any(held))
 }
 
-/// Overwrites what the journals of dead processes still hold; those of live ones are theirs.
-pub(crate) fn scrub_free_slots(core: &Shared) -> Result<(), StoreError> {
+/// Overwrites what the journals of dead processes still hold; those of live ones are theirs. Says
+/// whether there was none of these.
+pub(crate) fn scrub_free_slots(core: &Shared) -> Result<bool, StoreError> {
+    let mut all = true;
+    let mut first_error = None;
     for status in slots(&core.disk, &core.journals)? {
-        if core.owns_slot(status.slot) || matches!(status.state, SlotState::Held { .. }) {
+        if core.owns_slot(status.slot) {
             continue;
         }
-        take_over_slot(core, status.slot)?;
+        if matches!(status.state, SlotState::Held { .. }) {
+            all = false;
+            continue;
+        }
+        match take_over_slot(core, status.slot) {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                all = false;
+                continue;
+            }
+            // The others are scrubbed all the same.
+            Err(error) if error.is_damage() => {
+                first_error.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         match recover_slot(&core.disk, &core.journals, status.slot) {
             Ok(mut recovery) => recovery.scrub(&mut salts())?,
-            Err(JournalError::Held { .. }) => {}
+            Err(JournalError::Held { .. }) => all = false,
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
-}
-
-fn slot_is_held(core: &Shared, slot: u32) -> Result<bool, StoreError> {
-    if core.owns_slot(slot) {
-        return Ok(true);
-    }
-    Ok(crate::journal::slot_is_held(&core.disk, &core.journals, slot)?)
+    first_error.map_or(Ok(all), Err)
 }

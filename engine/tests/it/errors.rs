@@ -78,7 +78,7 @@ fn an_error_at_any_operation_loses_and_doubles_nothing() {
 /// A commit of the index that fails may be there: the import must leave its segments alone.
 #[test]
 fn an_import_whose_commit_fails_late_is_whole_or_absent() {
-    for at in 220..260 {
+    for at in 234..244 {
         for fault in [Fault::Io, Fault::Late] {
             check(&Case { seed: 1, at, fault, repeat: Repeat::Once, target: Target::Any });
         }
