@@ -140,7 +140,12 @@ struct Ratio {
 
 impl Row {
     /// A row without a ratio.
-    pub fn new(path: impl Into<String>, who: impl Into<String>, unit: &'static str, summary: Summary) -> Self {
+    pub fn new(
+        path: impl Into<String>,
+        who: impl Into<String>,
+        unit: &'static str,
+        summary: Summary,
+    ) -> Self {
         Self { path: path.into(), who: who.into(), unit, summary, ratio: None }
     }
 

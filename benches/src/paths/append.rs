@@ -265,7 +265,8 @@ fn open_store(folder: &Path, counted: bool) -> Result<(Option<CountingDisk>, Sto
         return Ok((None, store));
     }
     let disk = CountingDisk::new();
-    let store = Store::create_on(Arc::new(disk.clone()), folder, options).map_err(during("create a store"))?;
+    let store =
+        Store::create_on(Arc::new(disk.clone()), folder, options).map_err(during("create a store"))?;
     Ok((Some(disk), store))
 }
 

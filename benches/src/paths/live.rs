@@ -115,8 +115,9 @@ impl Open {
                 break;
             }
         }
-        let (appended, outcome) =
-            timed(|| self.peer.session().append_lines(&batch, Durability::Buffered).map_err(during("append")));
+        let (appended, outcome) = timed(|| {
+            self.peer.session().append_lines(&batch, Durability::Buffered).map_err(during("append"))
+        });
         outcome?.wait().map_err(during("sync"))?;
         let (requested, request) = timed(|| self.request());
         request.map(|_| (appended, requested))
@@ -249,7 +250,13 @@ fn live_requests(settings: &Settings, report: &mut Report) -> Result<(), BenchEr
         "ms, requests alone",
         requests.summary(),
     ));
-    report.goal(Goal::LiveRequests, "buffered appends and requests", "ms", whole.median(), Bound::AtMost(2.0));
+    report.goal(
+        Goal::LiveRequests,
+        "buffered appends and requests",
+        "ms",
+        whole.median(),
+        Bound::AtMost(2.0),
+    );
     Ok(())
 }
 
@@ -280,7 +287,12 @@ fn replaces(settings: &Settings, report: &mut Report) -> Result<(), BenchError> 
         behind.push(micros(took) / 1000.0);
     }
     report.row(Row::new(format!("replace/compact_half_of_{nodes}"), own, "ms", compact.summary()));
-    report.row(Row::new(format!("replace/compact_half_of_{nodes}/next_request"), own, "ms", behind.summary()));
+    report.row(Row::new(
+        format!("replace/compact_half_of_{nodes}/next_request"),
+        own,
+        "ms",
+        behind.summary(),
+    ));
     report.goal(Goal::Replace, "compact half", "ms", compact.median(), Bound::AtMost(2.0));
     Ok(())
 }

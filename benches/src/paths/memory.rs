@@ -97,7 +97,12 @@ fn one(
     let live = bytes_f64(resident.live_bytes);
     let own = peers::REDERIVE.name;
     report.row(Row::new(format!("memory/{name}/live_messages"), own, "MB", figure(live / 1e6)));
-    report.row(Row::new(format!("memory/{name}/log_text"), own, "MB", figure(as_f64(closed.text().len()) / 1e6)));
+    report.row(Row::new(
+        format!("memory/{name}/log_text"),
+        own,
+        "MB",
+        figure(as_f64(closed.text().len()) / 1e6),
+    ));
     report.row(
         Row::new(format!("memory/{name}/open_session"), own, "MB", figure(grew / 1e6))
             .against("live messages", figure(grew / live)),

@@ -137,8 +137,7 @@ impl Closed {
 pub fn run(settings: &Settings, report: &mut Report) -> Result<(), BenchError> {
     let steps = settings.pick(2_000, 200);
     one(settings, report, "steps", workload::steps(SEED, steps), 10.0, Some(40.0))?;
-    let long =
-        settings.pick(workload::long(SEED), workload::long_of(SEED, 1_500, 100, 200));
+    let long = settings.pick(workload::long(SEED), workload::long_of(SEED, 1_500, 100, 200));
     one(settings, report, "long", long, 30.0, None)
 }
 
@@ -166,7 +165,8 @@ fn one(
     let own = peers::REDERIVE.name;
     let parse = "serde_json values";
     let row = |path: &str, who: &str, lane| {
-        Row::new(format!("{path}/{name}"), who, "ms", measured.all(lane)).against(parse, measured.ratio(lane, 3))
+        Row::new(format!("{path}/{name}"), who, "ms", measured.all(lane))
+            .against(parse, measured.ratio(lane, 3))
     };
     report.row(row("open_to_request", own, 0));
     report.row(row("open_store", own, 1));

@@ -135,16 +135,9 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), BenchError> {
         ("rebuild/limit", "BLAKE3"),
     ];
     for (lane, (path, who)) in names.into_iter().enumerate() {
-        report.row(
-            Row::new(path, who, "MB/s", measured.all(lane)).against("BLAKE3", measured.ratio(lane, 5)),
-        );
+        report
+            .row(Row::new(path, who, "MB/s", measured.all(lane)).against("BLAKE3", measured.ratio(lane, 5)));
     }
-    report.goal(
-        Goal::Rebuild,
-        "log text, one core",
-        "MB/s",
-        measured.all(0).median,
-        Bound::AtLeast(400.0),
-    );
+    report.goal(Goal::Rebuild, "log text, one core", "MB/s", measured.all(0).median, Bound::AtLeast(400.0));
     Ok(())
 }

@@ -55,14 +55,8 @@ fn one(
     let log = Log::of(lines);
     let due: Held = log.events().iter().collect();
     // FULL and NORMAL leave the same file.
-    let kinds = [
-        peers::REDERIVE,
-        peers::JSONL,
-        peers::FRAMED,
-        peers::SQLITE_NORMAL,
-        peers::REDB,
-        peers::FJALL,
-    ];
+    let kinds =
+        [peers::REDERIVE, peers::JSONL, peers::FRAMED, peers::SQLITE_NORMAL, peers::REDB, peers::FJALL];
     let mut sizes = Vec::new();
     for kind in kinds {
         sizes.push((kind, bytes_f64(stored(settings, kind, &log, &due)?)));
@@ -81,7 +75,13 @@ fn one(
         let own = of(peers::REDERIVE);
         let to_framed = own / of(peers::FRAMED);
         let to_sqlite = own / of(peers::SQLITE_NORMAL);
-        report.goal(Goal::Size, &format!("{name}, to JSONL in zstd frames"), "x", to_framed, Bound::AtMost(0.6));
+        report.goal(
+            Goal::Size,
+            &format!("{name}, to JSONL in zstd frames"),
+            "x",
+            to_framed,
+            Bound::AtMost(0.6),
+        );
         report.goal(Goal::Size, &format!("{name}, to SQLite"), "x", to_sqlite, Bound::AtMost(0.25));
     }
     Ok(())

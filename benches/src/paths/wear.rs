@@ -44,8 +44,7 @@ pub fn measure(settings: &Settings, log: &Log, by_step: bool) -> Result<Wear, Be
     let disk = CountingDisk::new();
     let store = Store::create_on(Arc::new(disk.clone()), folder.path(), StoreOptions::default())
         .map_err(during("create a store"))?;
-    let mut session =
-        store.create_session(NewSession::new("wear")).map_err(during("create a session"))?;
+    let mut session = store.create_session(NewSession::new("wear")).map_err(during("create a session"))?;
     let mut append = |batch: &[bytes::Bytes]| -> Result<(), BenchError> {
         let ticket = session.append_lines(batch, Durability::Synced).map_err(during("append"))?;
         ticket.wait().map_err(during("sync"))

@@ -24,8 +24,7 @@ impl Rederive {
     ///
     /// [`BenchError::Failed`].
     pub fn create(folder: &Path) -> Result<Self, BenchError> {
-        let store =
-            Store::create_with(folder, StoreOptions::default()).map_err(during("create a store"))?;
+        let store = Store::create_with(folder, StoreOptions::default()).map_err(during("create a store"))?;
         let session = store.create_session(NewSession::new(SESSION)).map_err(during("create a session"))?;
         Ok(Self { store, session })
     }
