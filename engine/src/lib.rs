@@ -42,7 +42,7 @@ pub use event::{
 pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
 pub use index::{IndexError, Owner};
-pub use journal::{Durability, JournalError, Ticket};
+pub use journal::{Durability, JournalError, JournalStats, Ticket};
 pub use segment::{SegmentError, StepKind, StepMark};
 pub use store::{
     AppendError, BadListPlace, Clock, Deleted, Events, Examination, Finding, Follower, ForkError,

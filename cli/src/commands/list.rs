@@ -110,7 +110,6 @@ pub(crate) fn sessions(
 pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
     let store = context.read()?;
     let stats = store.stats()?;
-    let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let rows: [(&str, u64); 7] = [
         ("sessions", stats.sessions()),
         ("events", stats.events()),
@@ -131,10 +130,8 @@ pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
         let shown = if name.ends_with("bytes") { output::size(value) } else { value.to_string() };
         table.add_row([name.replace('_', " "), shown]);
     }
-    table.add_row([
-        "stored / logged".to_owned(),
-        format!("{:.3}", ratio(stats.segment_bytes(), stats.line_bytes())),
-    ]);
+    let per_mille = stats.segment_bytes().saturating_mul(1000).checked_div(stats.line_bytes()).unwrap_or(0);
+    table.add_row(["stored / logged".to_owned(), format!("{}.{:03}", per_mille / 1000, per_mille % 1000)]);
     output::line(table)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,8 @@ pub(crate) fn run(context: &Context, ids: &[String]) -> Result<ExitCode, Failure
     let store = context.change()?;
     for id in ids {
         let deleted = store.delete_session(&session_id(id)?)?;
-        let children: Vec<&str> = deleted.shared_with().iter().map(|id| id.as_str()).collect();
+        let children: Vec<&str> =
+            deleted.shared_with().iter().map(rederive_engine::SessionId::as_str).collect();
         let kept = if children.is_empty() {
             String::new()
         } else {

@@ -105,7 +105,7 @@ fn closers_are_shown_before_they_are_written() {
     writer.lines.kill();
     assert_eq!(home.json(&["messages", "s"]).as_array().unwrap().len(), 2);
     let shown = home.ok(&["request", "s", "--next", "--closed"]);
-    assert!(shown.contains("interrupted-5") && shown.contains("TOOL_NOT_STARTED") == false, "{shown}");
+    assert!(shown.contains("interrupted-5") && !shown.contains("TOOL_NOT_STARTED"), "{shown}");
     home.writer("s").close();
     assert_eq!(home.ok(&["request", "s", "--next"]), shown);
 }

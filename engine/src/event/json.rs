@@ -388,6 +388,7 @@ fn plain_run(text: &[u8]) -> Option<usize> {
     tail.iter().position(|&byte| is_stop(byte)).map(|step| at + step)
 }
 
+#[expect(clippy::needless_bitwise_bool, reason = "without branches the comparison becomes a vector")]
 fn is_stop(byte: u8) -> bool {
     (byte == b'"') | (byte == b'\\') | (byte < 0x20)
 }

@@ -31,11 +31,12 @@ use redb::{Builder, ConcurrencyMode, Key, ReadableDatabase};
 use rederive_disk::{Disk, DiskFile, OpenMode};
 
 pub use error::IndexError;
-pub(crate) use rebuild::Rebuilt;
 pub use rows::Owner;
 pub(crate) use rows::{SegmentRow, SessionRow};
-pub(crate) use view::{Page, PageCursor, PlacedSegment, View};
-pub(crate) use write::{Deleted, NewSession, SWEEP_DUE, Seal, Straddling, TRIMS_DUE, WriteTx};
+pub(crate) use view::{PageCursor, View};
+#[cfg(test)]
+pub(crate) use write::Deleted;
+pub(crate) use write::{NewSession, SWEEP_DUE, Seal, Straddling, TRIMS_DUE, WriteTx};
 
 use crate::ids::SegmentId;
 use backend::DiskBackend;
@@ -155,6 +156,7 @@ impl Index {
     ///
     /// [`IndexError::Missing`], [`IndexError::Busy`], [`IndexError::Damaged`],
     /// [`IndexError::Version`], [`IndexError::Io`].
+    #[cfg(test)]
     pub(crate) fn open(
         disk: &Arc<dyn Disk>,
         path: &Path,

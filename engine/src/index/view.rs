@@ -165,6 +165,7 @@ pub(crate) trait View: Rows {
     }
 
     /// The segments that the session sees, its own and inherited ones, ascending.
+    #[cfg(test)]
     fn segments(&self, key: SessionKey) -> Result<Vec<PlacedSegment>, IndexError> {
         let mut found = Vec::new();
         let (mut holder, mut visible_to) = (key, Seq::new(u64::MAX));
@@ -207,16 +208,6 @@ pub(crate) trait View: Rows {
         self.scan(&REFERENCES, (id, [0; 32])..=(id, [0xff; 32]), Order::Ascending, |(_, digest), ()| {
             found.push(digest);
             ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    }
-
-    /// Whether a sealed event references the object.
-    fn is_referenced(&self, digest: [u8; 32]) -> Result<bool, IndexError> {
-        let mut found = false;
-        self.scan(&REFERENCED, (digest, 0)..=(digest, u64::MAX), Order::Ascending, |_, ()| {
-            found = true;
-            ControlFlow::Break(())
         })?;
         Ok(found)
     }

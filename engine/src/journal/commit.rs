@@ -40,15 +40,15 @@ pub(crate) struct FrameEnd {
 
 /// What a journal has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JournalStats {
+pub struct JournalStats {
     /// Syncs of journal files.
-    pub(crate) syncs: u64,
+    pub syncs: u64,
     /// Frames written.
-    pub(crate) frames: u64,
+    pub frames: u64,
     /// Bytes of these frames, their headers and padding included.
-    pub(crate) frame_bytes: u64,
+    pub frame_bytes: u64,
     /// All bytes written: frames, headers, and zeroes ahead of them.
-    pub(crate) written_bytes: u64,
+    pub written_bytes: u64,
 }
 
 /// The counters behind [`JournalStats`].

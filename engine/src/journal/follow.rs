@@ -71,11 +71,13 @@ impl JournalFollower {
     }
 
     /// The first event that was not read yet.
+    #[cfg(test)]
     pub(crate) fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
     /// Passes over the events before `seq`, which the caller has from elsewhere.
+    #[cfg(test)]
     pub(crate) fn skip_to(&mut self, seq: u64) {
         self.next_seq = self.next_seq.max(seq);
     }

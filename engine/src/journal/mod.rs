@@ -39,15 +39,21 @@ use format::{
 use scan::{Block, ZEROES, erase};
 use slots::{FoundFile, counter_of, read_slot, write_header};
 
+pub(crate) use commit::FrameEnd;
+pub use commit::JournalStats;
 pub use commit::{Durability, Ticket};
-pub(crate) use commit::{FrameEnd, JournalStats};
 pub use error::JournalError;
-pub(crate) use follow::{FollowedFrame, JournalFollower};
+#[cfg(test)]
+pub(crate) use follow::FollowedFrame;
+pub(crate) use follow::JournalFollower;
 pub(crate) use format::FrameWrite;
-pub(crate) use scan::{DroppedTail, RecoveredFrame};
+#[cfg(test)]
+pub(crate) use scan::DroppedTail;
+pub(crate) use scan::RecoveredFrame;
+#[cfg(test)]
+pub(crate) use slots::SlotRecovery;
 pub(crate) use slots::{
-    Recovered, SLOTS_MAX, SlotRecovery, SlotState, SlotStatus, lost_journal, recover_slot, salvage_slot,
-    slots, state_of,
+    Recovered, SLOTS_MAX, SlotState, SlotStatus, lost_journal, recover_slot, salvage_slot, slots, state_of,
 };
 
 /// Where the random half of a salt comes from.

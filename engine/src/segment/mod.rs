@@ -34,12 +34,12 @@ pub(crate) use encode::{SegmentInput, encode};
 pub use error::SegmentError;
 pub(crate) use layout::{Packer, segment_of, segment_path};
 pub(crate) use read::{SegmentReader, VisibleText, restore};
-pub(crate) use sections::Envelope;
 
 use crate::ids::{SegmentId, Seq, SessionKey};
 use error::io_error;
 
 /// zstd's level where the host names none.
+#[cfg(test)]
 pub(crate) const LEVEL_DEFAULT: i32 = 3;
 
 /// Where a session's log goes on below its own first event.

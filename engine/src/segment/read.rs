@@ -120,6 +120,7 @@ impl SegmentReader {
         Ok(reader)
     }
 
+    #[cfg(test)]
     pub(crate) fn id(&self) -> SegmentId {
         self.header.id
     }
@@ -174,6 +175,7 @@ impl SegmentReader {
     }
 
     /// The events that have visible texts, ascending.
+    #[cfg(test)]
     pub(crate) fn visible_seqs(&self) -> impl ExactSizeIterator<Item = Seq> {
         self.directory.texts.iter().map(|text| text.seq)
     }
@@ -195,6 +197,7 @@ impl SegmentReader {
     }
 
     /// The events without their texts, ascending. Reads and keeps the envelopes, and no column.
+    #[cfg(test)]
     pub(crate) fn envelopes(&self) -> Result<&[Envelope], SegmentError> {
         Ok(&self.all_envelopes()?.list)
     }

@@ -475,6 +475,7 @@ pub(super) fn scrub(core: &Shared) -> Result<bool, StoreError> {
 }
 
 /// Says that a sweep came to its end.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general over the lifetime")]
 pub(super) fn set_swept(core: &Shared) -> Result<(), StoreError> {
     if core.index.read(|view| view.meta(SWEEP_DUE))?.is_some_and(|due| due != 0) {
         core.index.write(|tx| tx.set_swept())?;
@@ -549,6 +550,10 @@ impl<'a> Staged<'a> {
         Self { core, key: None, meta: None, written: Vec::new() }
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is not general over the lifetime"
+    )]
     pub(super) fn begin(&mut self, header: &HeaderLine, types: &TypeRegistry) -> Result<(), StoreError> {
         self.key = Some(self.core.index.write(|tx| tx.reserve_session())?);
         self.meta = Some(SegmentMeta {

@@ -31,12 +31,11 @@ impl Store {
         let (key, row) = catalog::find(core, parent)?;
         if let Some(live) = core.live(key) {
             self.inner.sealer.seal_now(&live, super::seal::Then::KeepOpen)?;
-        } else if row.sealed_to < cut {
-            if let Some(owner) = row.owner
-                && let Some(pid) = super::recover::take_over_slot(core, owner.slot)?
-            {
-                return Err(StoreError::SessionBusy { session: parent.clone(), owner: pid }.into());
-            }
+        } else if row.sealed_to < cut
+            && let Some(owner) = row.owner.filter(|owner| !core.owns_slot(owner.slot))
+            && let Some(pid) = super::recover::take_over_slot(core, owner.slot)?
+        {
+            return Err(StoreError::SessionBusy { session: parent.clone(), owner: pid }.into());
         }
         let (key, row) = catalog::find(core, parent)?;
         if row.sealed_to < cut {

@@ -303,6 +303,12 @@ impl Store {
         Ok(info)
     }
 
+    /// What this process's journal has done since the store was opened; `None` where it is open for
+    /// reading.
+    pub fn journal_stats(&self) -> Option<crate::JournalStats> {
+        self.inner.core.journal_stats()
+    }
+
     /// What the store holds, in numbers.
     ///
     /// # Cost

@@ -381,6 +381,10 @@ impl Shared {
         self.journal.as_ref().expect("sessions exist only in a store that is open for writing")
     }
 
+    pub(crate) fn journal_stats(&self) -> Option<crate::JournalStats> {
+        self.journal.as_ref().map(JournalSet::stats)
+    }
+
     pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         if self.journal.is_some() { Ok(()) } else { Err(StoreError::ReadOnly { path: self.folder.clone() }) }
     }

@@ -104,6 +104,7 @@ impl Reader {
     /// The snapshot with the closers that the next writer will append where a crash left a turn
     /// open; they are made in memory alone. The same snapshot where no turn is open, or where the
     /// turn's writer lives.
+    #[must_use]
     pub fn with_closers(&self) -> Self {
         let mut closed = self.clone();
         if self.owner.is_some() {

@@ -151,7 +151,7 @@ fn an_event_at_the_limit_is_admitted_and_one_over_it_refused() {
     let over = Bytes::from(line.replace("\"t\"}}", "\"tt\"}}"));
     let refused = session.append_lines(&[over], Durability::Buffered).unwrap_err();
     assert_eq!(rule_of(&refused), Rule::TooLarge);
-    let _ = session.append_lines(&[Bytes::from(line)], Durability::Buffered).unwrap();
+    drop(session.append_lines(&[Bytes::from(line)], Durability::Buffered).unwrap());
     assert_eq!(session.fold().next_seq(), Seq::new(1));
 }
 

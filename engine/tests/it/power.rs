@@ -26,7 +26,7 @@ fn check(seed: u64, cut: u64) -> u64 {
     if run(&disk, seed, Mode::Cut, OPERATIONS, &mut history) == Outcome::Closed {
         return 0;
     }
-    if cut % 4 == 0 {
+    if cut.is_multiple_of(4) {
         let killed = SimDisk::from_files(seed, disk.files());
         history.clone().survives(&killed, Floor::Visible, &format!("{context}, killed"));
     }

@@ -53,7 +53,7 @@ fn appended(seed: u64) {
             break;
         }
         let lines: Vec<Bytes> = entries.iter().map(|entry| Bytes::from(entry.line.clone())).collect();
-        let _ = session.append_lines(&lines, Durability::Buffered).unwrap();
+        drop(session.append_lines(&lines, Durability::Buffered).unwrap());
         log.attempt(entries);
         log.confirm();
         match random.below(12) {

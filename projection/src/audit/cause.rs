@@ -229,7 +229,7 @@ fn tool_causes(old: &str, new: &str, causes: &mut Vec<Cause>) {
         match find(&old, name).and_then(|at| old.get(at)) {
             None => causes.push(Cause::ToolAdded { tool: name.clone() }),
             Some((_, was)) if !equal_by_value(was, tool) => {
-                causes.push(Cause::ToolChanged { tool: name.clone() })
+                causes.push(Cause::ToolChanged { tool: name.clone() });
             }
             Some(_) => {}
         }

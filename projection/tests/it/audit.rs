@@ -94,9 +94,9 @@ fn each_prune_of_a_shown_result_is_a_break() {
     let mut log = prefix;
     let mut seq = 5;
     let mut line = |kind: &str, data: String, rest: String| {
-        log.push_str(&format!(
+        log.extend([format!(
             "{{\"type\":\"{kind}\",\"seq\":{seq},\"time\":1700000000999,\"data\":{data}{rest}}}\n"
-        ));
+        )]);
         seq += 1;
         seq - 1
     };
