@@ -26,6 +26,9 @@
 mod digest;
 mod images;
 mod json;
+pub mod lift;
+#[cfg(feature = "normalise")]
+pub mod normalise;
 mod objects;
 pub mod policy;
 

@@ -119,6 +119,24 @@ pub fn requests_of(seed: u64, turns: u64) -> Lines {
     })
 }
 
+/// 400 turns that show images: a question with one, a call whose result is a screenshot, an answer.
+pub fn images(seed: u64) -> Lines {
+    images_of(seed, 400)
+}
+
+/// [`images`] with another number of turns.
+pub fn images_of(seed: u64, turns: u64) -> Lines {
+    let mut done = 0;
+    Lines::new(Writer::new(seed, "images"), move |log| {
+        if turns <= done {
+            return false;
+        }
+        done += 1;
+        log.image_turn();
+        true
+    })
+}
+
 /// Exactly 90,000 events of a long-lived session: turns of one to four calls, prunes, compactions.
 pub fn rebuild(seed: u64) -> Lines {
     rebuild_of(seed, 90_000)

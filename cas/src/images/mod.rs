@@ -343,10 +343,12 @@ fn strange_bytes(media_type: MediaType, mut behind: &[u8]) -> u64 {
     loop {
         let padding = behind.iter().take_while(|byte| **byte == 0).count();
         behind = behind.get(padding..).unwrap_or_default();
-        let is_picture = media_type == MediaType::Jpeg && MediaType::of(behind) == Some(media_type);
-        match header::read(media_type, behind).end {
-            Ok(end) if is_picture => behind = behind.get(end..).unwrap_or_default(),
-            _ => return behind.len() as u64,
+        if media_type != MediaType::Jpeg || MediaType::of(behind) != Some(MediaType::Jpeg) {
+            return behind.len() as u64;
+        }
+        match header::read(MediaType::Jpeg, behind).end {
+            Ok(end) => behind = behind.get(end..).unwrap_or_default(),
+            Err(_) => return behind.len() as u64,
         }
     }
 }

@@ -14,7 +14,7 @@ mod sweep;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use file::{Encoded, HEADER_BYTES, Header, HeaderFault};
 pub use sweep::{Freed, Sweep, SweepReport};
 
 const TEMPORARY_FOLDER: &str = "tmp";
+/// Where smaller variants of images are remembered.
+pub(crate) const VARIANTS_FOLDER: &str = "variants";
 const LOCK_FILE: &str = "lock";
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
@@ -81,7 +83,7 @@ pub struct DiskError {
 }
 
 /// Names the operation and the path of a failure.
-fn during(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+pub(crate) fn during(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
     move |source| DiskError { operation, path: path.to_owned(), source }
 }
 
@@ -231,6 +233,8 @@ pub struct Objects {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     options: ObjectsOptions,
+    /// Whether the folder's own name was synced by this process: who made it may have died before.
+    is_named: AtomicBool,
     /// What this process knows of each shard's name and names, by the digest's first byte.
     shards: Mutex<[Shard; 256]>,
 }
@@ -259,19 +263,36 @@ impl Objects {
     ) -> Result<Self, DiskError> {
         let folder = folder.into();
         let temporary = folder.join(TEMPORARY_FOLDER);
-        if !disk.exists(&temporary).map_err(during("open", &temporary))? {
+        let mut made = Vec::new();
+        for above in temporary.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            if disk.exists(above).map_err(during("open", above))? {
+                break;
+            }
+            made.push(above);
+        }
+        if !made.is_empty() {
             disk.create_folder(&temporary).map_err(during("make", &temporary))?;
-            disk.sync_folder(&folder).map_err(during("sync", &folder))?;
-            if let Some(parent) = folder.parent() {
-                disk.sync_folder(parent).map_err(during("sync", parent))?;
+            for folder in made.into_iter().filter_map(Path::parent).map(or_here) {
+                disk.sync_folder(folder).map_err(during("sync", folder))?;
             }
         }
-        Ok(Self { disk, folder, options, shards: Mutex::new([Shard::Unknown; 256]) })
+        Ok(Self {
+            disk,
+            folder,
+            options,
+            is_named: AtomicBool::new(false),
+            shards: Mutex::new([Shard::Unknown; 256]),
+        })
     }
 
     /// The folder that holds the objects.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    #[cfg(feature = "normalise")]
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     /// Where the object's file is, or would be.
@@ -420,7 +441,7 @@ impl Objects {
     ) -> Result<(), DiskError> {
         for shard in self.disk.list(&self.folder).map_err(during("list", &self.folder))? {
             let folder = self.folder.join(&shard.name);
-            if shard.name == TEMPORARY_FOLDER || shard.name == LOCK_FILE {
+            if [TEMPORARY_FOLDER, VARIANTS_FOLDER, LOCK_FILE].contains(&shard.name.as_str()) {
                 continue;
             }
             if !shard.is_folder || !is_shard(&shard.name) {
@@ -517,6 +538,11 @@ impl Objects {
         if is_there && self.shard(digest) == Shard::Named {
             return Ok(());
         }
+        if !self.is_named.load(Ordering::Relaxed) {
+            let above = or_here(self.folder.parent().unwrap_or(&self.folder));
+            self.disk.sync_folder(above).map_err(during("sync", above))?;
+            self.is_named.store(true, Ordering::Relaxed);
+        }
         self.disk.create_folder(folder).map_err(during("make", folder))?;
         if let Err(error) = self.disk.sync_folder(&self.folder) {
             if !is_there {
@@ -554,7 +580,11 @@ impl Objects {
         written
     }
 
-    fn create_temporary(&self, digest: &Digest) -> Result<(PathBuf, Arc<dyn DiskFile>), DiskError> {
+    /// A new file in the folder for objects in the making. The caller holds the lock shared.
+    pub(crate) fn create_temporary(
+        &self,
+        digest: &Digest,
+    ) -> Result<(PathBuf, Arc<dyn DiskFile>), DiskError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let hex = digest.to_hex();
         let folder = self.folder.join(TEMPORARY_FOLDER);
@@ -607,13 +637,18 @@ impl Objects {
 
     /// Keeps sweeps from removing until the returned handle is dropped. Each put has its own handle:
     /// a lock belongs to a handle, not to a thread.
-    fn lock_shared(&self) -> Result<Arc<dyn DiskFile>, PutError> {
+    pub(crate) fn lock_shared(&self) -> Result<Arc<dyn DiskFile>, PutError> {
         let path = self.folder.join(LOCK_FILE);
         let lock = self.disk.open(&path, OpenMode::Create).map_err(during("open", &path))?;
         let is_locked =
             wait(|| lock.try_lock_shared()).map_err(during("lock", &path)).map_err(PutError::Disk)?;
         if is_locked { Ok(lock) } else { Err(PutError::Busy { path }) }
     }
+}
+
+/// `path`, or the working folder where it is the empty rest of a relative path.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 /// Tries until `lock` has it, for [`LOCK_WAIT`] at most.

@@ -5,13 +5,13 @@
 //! while it removes; so an object that a put found or wrote a moment ago is never removed under it,
 //! and a temporary file that is seen under the lock is nobody's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rederive_disk::{DiskFile, OpenMode};
 
-use super::{DiskError, GetError, LOCK_FILE, Objects, TEMPORARY_FOLDER, during, wait};
+use super::{DiskError, GetError, LOCK_FILE, Objects, TEMPORARY_FOLDER, VARIANTS_FOLDER, during, wait};
 use crate::digest::Digest;
 
 /// What a sweep may remove.
@@ -43,7 +43,8 @@ pub struct SweepReport {
     pub freed: Vec<Freed>,
     /// Bytes of files that were freed, leftovers included.
     pub freed_bytes: u64,
-    /// Temporary files of puts that died, removed or to be removed.
+    /// Files that are no objects, removed or to be removed: temporary files of puts that died, and
+    /// remembered variants once an object was freed, since one of them may be of it.
     pub leftovers: Vec<PathBuf>,
     /// Objects that are referenced.
     pub referenced: u64,
@@ -142,17 +143,29 @@ impl Objects {
             report.busy = true;
             return Ok(());
         };
-        let folder = self.folder.join(TEMPORARY_FOLDER);
-        for entry in self.disk.list(&folder).map_err(during("list", &folder))? {
+        self.sweep_folder(&self.folder.join(TEMPORARY_FOLDER), sweep, report)?;
+        // A remembered variant holds the name of its image, which is gone with the image. All of
+        // them go: what is still asked for is made and remembered again.
+        let variants = self.folder.join(VARIANTS_FOLDER);
+        if !report.freed.is_empty() && self.disk.exists(&variants).map_err(during("open", &variants))? {
+            self.sweep_folder(&variants, sweep, report)?;
+        }
+        Ok(())
+    }
+
+    fn sweep_folder(&self, folder: &Path, sweep: Sweep, report: &mut SweepReport) -> Result<(), DiskError> {
+        let mut is_changed = false;
+        for entry in self.disk.list(folder).map_err(during("list", folder))? {
             let path = folder.join(&entry.name);
             if !sweep.dry_run {
                 self.disk.remove(&path).map_err(during("remove", &path))?;
+                is_changed = true;
             }
             report.leftovers.push(path);
             report.freed_bytes += entry.bytes;
         }
-        if !sweep.dry_run && !report.leftovers.is_empty() {
-            self.disk.sync_folder(&folder).map_err(during("sync", &folder))?;
+        if is_changed {
+            self.disk.sync_folder(folder).map_err(during("sync", folder))?;
         }
         Ok(())
     }

@@ -79,7 +79,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// An [`ImportError`]; nothing of the log is left behind.
+    /// An [`ImportError`]; nothing of the log is left behind. After an [`crate::IndexError::Io`] of the
+    /// last commit the whole session may be there or not: look for it before importing again.
     pub fn import(&self, lines: impl BufRead) -> Result<Imported, ImportError> {
         let core = &self.inner.core;
         core.check_writable()?;

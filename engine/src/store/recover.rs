@@ -210,7 +210,7 @@ pub(crate) fn read_with_journal(core: &Arc<Shared>, id: &SessionId) -> Result<Re
             if !core.owns_slot(held.slot) {
                 match state_of(&core.disk, &core.journals, held.slot)? {
                     SlotState::Held { pid } if pid.is_none_or(|pid| pid == held.pid) => {
-                        owner = Some(held.pid)
+                        owner = Some(held.pid);
                     }
                     // What follows would stop at the damage, as if the log ended there.
                     SlotState::Unreadable(error) => return Err(error.into()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rederive_disk::sim::{Fault, Repeat, SimDisk, Target};
 
-use crate::sim::{Floor, History, Mode, Outcome, in_parallel, is_long, run, seeds};
+use crate::sim::{Floor, History, Mode, Named, Outcome, in_parallel, is_long, run, seeds};
 
 const OPERATIONS: u64 = 24;
 
@@ -47,6 +47,7 @@ fn cases(seed: u64) -> Vec<Case> {
 fn check(case: &Case) {
     let Case { seed, at, fault, repeat, target } = *case;
     let context = format!("{case:?}");
+    let _named = Named(context.clone());
     let disk = SimDisk::new(seed.wrapping_mul(7919) ^ at).fail_at(at, fault, repeat, target);
     let mut history = History::default();
     let outcome = run(&disk, seed, Mode::Fault, OPERATIONS, &mut history);
@@ -72,4 +73,14 @@ fn an_error_at_any_operation_loses_and_doubles_nothing() {
     }
     println!("{} errors, {} seeds: {counts:?}", chosen.len(), seeds.len());
     assert!(100 < chosen.len());
+}
+
+/// A commit of the index that fails may be there: the import must leave its segments alone.
+#[test]
+fn an_import_whose_commit_fails_late_is_whole_or_absent() {
+    for at in 234..244 {
+        for fault in [Fault::Io, Fault::Late] {
+            check(&Case { seed: 1, at, fault, repeat: Repeat::Once, target: Target::Any });
+        }
+    }
 }

@@ -450,6 +450,48 @@ impl Writer {
         self.event("compaction/end", &format!("{{\"compactionId\":\"{id}\"}}"), &Place::Log);
     }
 
+    /// An image block: a made-up reference, as the object store would give it.
+    fn image_block(&mut self) -> String {
+        let mut digest = String::with_capacity(64);
+        for _ in 0..4 {
+            let _infallible = write!(digest, "{:016x}", self.rng.next());
+        }
+        let (bytes, width, height) =
+            (self.rng.between(40_000, 900_000), self.rng.between(320, 1920), self.rng.between(240, 1200));
+        format!(
+            "{{\"type\":\"image\",\"attachment\":{{\"attachmentId\":\"blake3:{digest}\",\"mediaType\":\"image/png\",\"bytes\":{bytes},\"width\":{width},\"height\":{height}}}}}"
+        )
+    }
+
+    /// A question with an image, a step whose call gives a screenshot, and a step that answers.
+    pub(super) fn image_turn(&mut self) {
+        self.turn_start();
+        self.step_start();
+        let (id, prose) = (self.id("u"), self.prose(120));
+        let blocks = format!("{},{}", self.text_block(&prose), self.image_block());
+        let data = format!(
+            "{{\"id\":\"{id}\",\"role\":\"user\",\"content\":[{blocks}],\"source\":{{\"kind\":\"user\"}}}}"
+        );
+        self.event("user/message", &data, &Place::Append(Kind::User, Vec::new()));
+        self.header_once();
+        for call in self.answer(120, 1, 3) {
+            let started = self.call_started(&call);
+            let (id, image) = (self.id("r"), self.image_block());
+            let data = format!(
+                "{{\"turn\":{},\"step\":{},\"message\":{{\"id\":\"{id}\",\"role\":\"user\",\"source\":{{\"kind\":\"tool\",\"callId\":\"{}\"}},\"content\":[{{\"type\":\"tool-result\",\"toolCallId\":\"{}\",\"content\":[{image}]}}]}}}}",
+                self.turn, self.step, call.id, call.id
+            );
+            // Marked as pruned: a result of an image alone has no text to remove.
+            let kind = Kind::Tool { before: String::new(), after: String::new(), pruned: true };
+            self.event("tool/result", &data, &Place::Append(kind, vec![started]));
+        }
+        self.step_end();
+        self.step_start();
+        self.answer(300, 0, 6);
+        self.step_end();
+        self.turn_end("completed");
+    }
+
     /// A question, one step of `calls` parallel calls, and a step that answers.
     pub(super) fn plain_turn(&mut self, calls: u64, result_bytes: u64) {
         self.turn_start();

@@ -131,12 +131,14 @@ fn long_ends_with_its_live_nodes() {
 }
 
 #[test]
-fn requests_and_rebuild_and_fanout_are_admitted() {
+fn requests_and_rebuild_and_images_and_fanout_are_admitted() {
     let (model, _) = admitted(workload::requests_of(1, 20), true);
     assert_eq!((model.requests().len(), model.surface().len()), (40, 20 * 7 + 1));
     let (model, _) = admitted(workload::rebuild_of(1, 3_000), false);
     assert_eq!(model.next_seq(), 3_000);
     assert!(0 < model.generation());
+    let (model, _) = admitted(workload::images_of(1, 20), true);
+    assert_eq!((model.requests().len(), model.surface().len()), (40, 20 * 4));
     let sessions: Vec<Lines> = workload::fanout(1, 3, 10).collect();
     assert_eq!(sessions.len(), 3);
     for lines in sessions {

@@ -11,5 +11,5 @@ mod run;
 
 pub(crate) use history::{Floor, History, Log};
 pub(crate) use lines::{check_against_model, model_of, read_all};
-pub(crate) use random::{Random, in_parallel, is_long, seeds};
+pub(crate) use random::{Named, Random, in_parallel, is_long, seeds};
 pub(crate) use run::{FOLDER, Mode, Outcome, options, run};

@@ -58,3 +58,14 @@ pub(crate) fn in_parallel<C: Sync, R: Send>(cases: &[C], check: impl Fn(&C) -> R
         results
     })
 }
+
+/// Names the case in which a test panics, wherever that is.
+pub(crate) struct Named(pub(crate) String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the case: {}", self.0);
+        }
+    }
+}

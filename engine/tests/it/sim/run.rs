@@ -111,8 +111,12 @@ pub(crate) fn run(disk: &SimDisk, seed: u64, mode: Mode, operations: u64, histor
                 assert!(disk.power_lost(), "seed {seed}: failed without a cut: {failed:?}");
                 return Outcome::Cut;
             }
-            Err(Failed::GoesOn(_)) => life.check_open(),
-            Err(Failed::Reopen(_)) => {
+            Err(Failed::GoesOn(error)) => {
+                trace(|| format!("goes on: {error:?}"));
+                life.check_open();
+            }
+            Err(Failed::Reopen(error)) => {
+                trace(|| format!("refused: {error:?}"));
                 life.check_open();
                 // A host may go on with what refuses: nothing gets worse.
                 patience += 1;
@@ -132,6 +136,13 @@ pub(crate) fn run(disk: &SimDisk, seed: u64, mode: Mode, operations: u64, histor
             Outcome::Cut
         }
         Err(_) => Outcome::Closed,
+    }
+}
+
+/// Says what happens, where `REDERIVE_TRACE` asks for it.
+fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os("REDERIVE_TRACE").is_some() {
+        println!("{}", what());
     }
 }
 
@@ -248,15 +259,13 @@ impl Life<'_> {
 
     fn operate(&mut self) -> Result<(), Failed> {
         let choice = self.random.below(24);
-        if std::env::var_os("REDERIVE_TRACE").is_some() {
-            let seen: Vec<_> = self
-                .history
-                .logs
-                .iter()
-                .map(|(id, log)| format!("{id} {}/{}/{}", log.synced, log.visible, log.entries.len()))
-                .collect();
-            println!("op {choice} at {} open {:?} {seen:?}", self.disk.operations(), self.open.keys());
-        }
+        trace(|| {
+            let known = |(id, log): (&String, &Log)| {
+                format!("{id} {}/{}/{}", log.synced, log.visible, log.entries.len())
+            };
+            let logs: Vec<String> = self.history.logs.iter().map(known).collect();
+            format!("choice {choice} at {}, open {:?}, {logs:?}", self.disk.operations(), self.open.keys())
+        });
         match choice {
             0 | 1 => self.create(),
             2..10 => self.append(),
