@@ -145,6 +145,82 @@ fn poll(ticket: &mut Ticket, waker: &Waker) -> Poll<Result<(), JournalError>> {
 const fn is_send_and_unpin<T: Send + Unpin>() {}
 const _: () = is_send_and_unpin::<Ticket>();
 
+/// A file system that gives every lock to everybody.
+#[derive(Debug)]
+struct NoLocks(GateDisk);
+
+#[derive(Debug)]
+struct NoLocksFile(Arc<dyn DiskFile>);
+
+impl Disk for NoLocks {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(NoLocksFile(self.0.inner.open(path, mode)?)))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.create_folder(path)
+    }
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_folder(path)
+    }
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_folder(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.0.list(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        self.0.set_read_only(path)
+    }
+    fn is_os(&self) -> bool {
+        false
+    }
+}
+
+impl DiskFile for NoLocksFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_system_whose_locks_do_not_work_is_refused() {
+    let disk: Arc<dyn Disk> = Arc::new(NoLocks(GateDisk::new(store(1))));
+    let folder = Path::new(FOLDER);
+    let refused =
+        JournalSet::acquire_empty(disk, folder, JournalOptions::default(), salts(1), PID, &[]).unwrap_err();
+    assert!(matches!(refused, JournalError::NoLocks { .. }), "{refused}");
+}
+
 #[test]
 fn all_who_arrive_during_a_sync_share_the_next_one() {
     let disk = GateDisk::new(store(1));
