@@ -14,4 +14,5 @@ mod fork;
 mod power;
 mod sessions;
 mod sim;
+mod stress;
 mod vectors;
