@@ -370,6 +370,9 @@ fn frame_checksum(fields: &[u8], offset: u64, payload: &[u8]) -> [u8; CHECKSUM_L
 
 fn truncated(hash: blake3::Hash) -> [u8; CHECKSUM_LEN] {
     let mut checksum = [0; CHECKSUM_LEN];
+    if cfg!(fuzzing) {
+        return checksum; // so that mutated bytes get past it
+    }
     for (to, from) in checksum.iter_mut().zip(hash.as_bytes()) {
         *to = *from;
     }

@@ -231,6 +231,9 @@ fn is_checked(bytes: &[u8]) -> bool {
 /// The first 16 bytes of the BLAKE3 of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut out = [0; CHECKSUM_LEN];
+    if cfg!(fuzzing) {
+        return out; // so that mutated bytes get past it
+    }
     for (to, from) in out.iter_mut().zip(blake3::hash(bytes).as_bytes()) {
         *to = *from;
     }

@@ -16,4 +16,5 @@ mod fork;
 mod power;
 mod sessions;
 mod sim;
+mod stress;
 mod vectors;

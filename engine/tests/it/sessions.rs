@@ -1,6 +1,5 @@
 //! Whatever a session goes through, it reads back as it was written and folds as the model folds.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,7 +42,7 @@ fn appended(seed: u64) {
     let turns = 1 + random.below(8);
     let swarm = Options::swarm(seed).turns(turns).without(Operation::OddKeys);
     let id = SessionId::new("s").unwrap();
-    let mut log = Log::new(Rc::new(workload::random(seed, &swarm).skip(1).collect()));
+    let mut log = Log::new(workload::random(seed, &swarm).skip(1).collect());
     let mut session = store.create_session(NewSession::new("s")).unwrap();
     loop {
         let context = format!("seed {seed}, event {}", log.visible);

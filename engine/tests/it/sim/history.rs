@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rederive_disk::{Disk, sim::SimDisk};
@@ -32,7 +31,7 @@ pub(crate) struct Entry {
 /// What is known of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    generated: Rc<Vec<String>>,
+    generated: Arc<[String]>,
     /// What was written, and behind `visible` what was being written when something failed.
     pub(crate) entries: Vec<Entry>,
     pub(crate) visible: usize,
@@ -46,7 +45,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(generated: Rc<Vec<String>>) -> Self {
+    pub(crate) fn new(generated: Arc<[String]>) -> Self {
         Self {
             generated,
             entries: Vec::new(),
@@ -139,7 +138,7 @@ impl Log {
     pub(crate) fn fork(&self, behind: usize) -> Self {
         let entries = self.entries[..behind].to_vec();
         let model = model_of(entries.iter().map(|entry| entry.line.as_str()));
-        Self { synced: behind, visible: behind, entries, model, ..Self::new(Rc::clone(&self.generated)) }
+        Self { synced: behind, visible: behind, entries, model, ..Self::new(Arc::clone(&self.generated)) }
     }
 }
 

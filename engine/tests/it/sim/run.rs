@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::BufReader;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -288,7 +287,7 @@ impl Life<'_> {
             return Ok(());
         }
         let id = self.new_name();
-        let generated = Rc::new(self.generated().split_off(1));
+        let generated = Arc::from(self.generated().split_off(1));
         self.history.logs.insert(id.clone(), Log::new(generated));
         let session = self.store().create_session(NewSession::new(&id))?;
         self.log(&id).is_certain = true;
@@ -474,7 +473,7 @@ impl Life<'_> {
         let text = text.join("\n");
         let entries =
             generated.iter().enumerate().map(|(from, line)| Entry { line: line.clone(), from: Some(from) });
-        let mut log = Log::new(Rc::new(generated.clone()));
+        let mut log = Log::new(Arc::from(generated.clone()));
         log.attempt(entries.collect());
         self.history.logs.insert(id.clone(), log);
         match self.store().import(BufReader::new(text.as_bytes())) {

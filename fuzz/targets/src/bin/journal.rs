@@ -1,0 +1,4 @@
+//! libFuzzer's entry to [`rederive_fuzz_targets::journal`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rederive_fuzz_targets::journal(data));
