@@ -138,7 +138,7 @@ fn requests_and_rebuild_and_images_and_fanout_are_admitted() {
     assert_eq!(model.next_seq(), 3_000);
     assert!(0 < model.generation());
     let (model, _) = admitted(workload::images_of(1, 20), true);
-    assert_eq!((model.requests().len(), model.surface().len()), (40, 20 * 4));
+    assert_eq!((model.requests().len(), model.surface().len()), (40, 20 * 4 + 1));
     let sessions: Vec<Lines> = workload::fanout(1, 3, 10).collect();
     assert_eq!(sessions.len(), 3);
     for lines in sessions {
