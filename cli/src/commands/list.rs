@@ -62,13 +62,12 @@ pub(crate) fn sessions(
     place: Option<ListPlace>,
 ) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let (list, next) = match after {
-        Some(after) => (store.sessions(Some(&session_id(after)?), limit)?, None),
-        None => {
-            let page = store.sessions_page(place, limit)?;
-            let next = page.next();
-            (page.into_sessions(), next)
-        }
+    let (list, next) = if let Some(after) = after {
+        (store.sessions(Some(&session_id(after)?), limit)?, None)
+    } else {
+        let page = store.sessions_page(place, limit)?;
+        let next = page.next();
+        (page.into_sessions(), next)
     };
     let rows: Vec<Row> = list.iter().map(Row::of).collect();
     if context.json {

@@ -142,9 +142,8 @@ fn sixteen_processes_make_one_store_at_once() {
             writer.send(&numbered(7));
         }
         for (name, mut writer) in writers.into_iter().enumerate() {
-            if writer.acknowledged() != Some(0) {
-                panic!("round {round}, process {name}: {}", writer.end().1);
-            }
+            let first = writer.acknowledged();
+            assert_eq!(first, Some(0), "round {round}, process {name}: {}", writer.end().1);
             writer.close();
         }
         assert_eq!(home.json(&["ls"]).as_array().unwrap().len(), 16, "round {round}");

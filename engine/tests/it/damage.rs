@@ -206,7 +206,7 @@ fn check(
             assert_typed(&error, hit_file, hit);
         }
     }
-    if (tally.right + tally.refused) % 7 == 0 {
+    if (tally.right + tally.refused).is_multiple_of(7) {
         check_repair(folder, files, expected, hit);
     }
 }

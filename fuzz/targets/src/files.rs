@@ -90,7 +90,7 @@ fn base(is_sealed: bool) -> Base {
     let mut session = store.create_session(NewSession::new("s")).expect("it is new");
     for batch in lines.chunks(7) {
         let batch: Vec<Bytes> = batch.iter().map(|line| Bytes::from(line.clone())).collect();
-        let _ = session.append_lines(&batch, Durability::Buffered).expect("a valid log");
+        drop(session.append_lines(&batch, Durability::Buffered).expect("a valid log"));
     }
     if is_sealed {
         session.close().expect("it seals");
@@ -155,7 +155,8 @@ pub fn segment(data: &[u8]) {
 
 /// An object's file with edits in it: its bytes, or a typed error; the digest is always checked.
 pub fn object(data: &[u8]) {
-    static BASE: OnceLock<(BTreeMap<PathBuf, Vec<u8>>, [Digest; 2])> = OnceLock::new();
+    type Base = (BTreeMap<PathBuf, Vec<u8>>, [Digest; 2]);
+    static BASE: OnceLock<Base> = OnceLock::new();
     let contents: [Vec<u8>; 2] = [b"abc ".repeat(300), (0..=255).collect()];
     let options = || ObjectsOptions { clock_ms: Arc::new(|| 1), ..ObjectsOptions::default() };
     let open = |disk: SimDisk| Objects::open(Arc::new(disk), "/objects", options()).expect("a folder");

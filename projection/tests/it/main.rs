@@ -1,11 +1,5 @@
 //! The promises of the projection, through its public API.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    unreachable_pub,
-    clippy::print_stdout,
-    reason = "tests"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, unreachable_pub, reason = "tests")]
 
 mod audit;
 mod formats;

@@ -204,7 +204,7 @@ impl History {
         for info in store.sessions(None, usize::MAX).unwrap() {
             let id = info.id().as_str();
             let log = self.logs.get(id).unwrap_or_else(|| panic!("{context}: {id} is back"));
-            let lines = self.check(&store, log, id, floor, context);
+            let lines = Self::check(&store, log, id, floor, context);
             assert_eq!(info.events(), lines.len() as u64, "{context}: {id} as listed");
             logs.insert(id.to_owned(), lines);
         }
@@ -217,7 +217,7 @@ impl History {
         Some(Everything { logs, segments })
     }
 
-    fn check(&self, store: &Store, log: &Log, id: &str, floor: Floor, context: &str) -> Vec<String> {
+    fn check(store: &Store, log: &Log, id: &str, floor: Floor, context: &str) -> Vec<String> {
         let context = format!("{context}: {id}");
         let reader = store.read_session(&SessionId::new(id).unwrap());
         let reader = reader.unwrap_or_else(|error| panic!("{context}: {error:?}"));

@@ -68,7 +68,7 @@ pub(crate) fn moved(line: &str, model: &Model, place: impl Fn(u64) -> u64) -> St
     sources.dedup();
     if !sources.is_empty() {
         let sources: Vec<String> = sources.iter().map(u64::to_string).collect();
-        rest += &format!(",\"sourceEventSeqs\":[{}]", sources.join(","));
+        rest.extend([",\"sourceEventSeqs\":[", &sources.join(","), "]"]);
     }
     if member("ignorable").is_some() {
         rest += ",\"ignorable\":true";

@@ -129,12 +129,11 @@ pub(crate) fn run(disk: &SimDisk, seed: u64, mode: Mode, operations: u64, histor
     life.check_open();
     let closed = life.close();
     match closed {
-        Ok(()) => Outcome::Closed,
         Err(failed) if mode == Mode::Cut => {
             assert!(disk.power_lost(), "seed {seed}: failed without a cut: {failed:?}");
             Outcome::Cut
         }
-        Err(_) => Outcome::Closed,
+        Ok(()) | Err(_) => Outcome::Closed,
     }
 }
 
@@ -510,9 +509,9 @@ impl Life<'_> {
 
 /// The marker that a fork begins with.
 fn marker(child: &Log) -> String {
-    let last =
-        child.entries.iter().map(|entry| object_member(&entry.line, "time").unwrap().parse::<u64>().unwrap());
-    let time = last.last().unwrap_or(0).max(1_800_000_000_000);
+    let last = child.entries.last();
+    let last = last.map(|entry| object_member(&entry.line, "time").unwrap().parse::<u64>().unwrap());
+    let time = last.unwrap_or(0).max(1_800_000_000_000);
     format!(
         "{{\"type\":\"session/end-seed\",\"seq\":{},\"time\":{time},\"data\":{{\"inherited\":true}}}}",
         child.entries.len()
