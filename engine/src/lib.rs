@@ -39,7 +39,9 @@ pub use event::{
     Draft, Event, HeaderLine, Kind, LogOnly, NodeKind, SurfaceOp, equal_by_value, list_items, members,
     object_member, string_text,
 };
-pub use fold::{Counters, Fold, Header, Node, PendingCall, Surface, TurnState};
+pub use fold::{
+    Counters, Fold, Header, LastRequest, Node, PendingCall, StepState, Surface, Target, TurnState, message_id,
+};
 pub use ids::{Generation, Place, SegmentId, Seq, SessionId, SessionKey};
 pub use index::{IndexError, Owner};
 pub use journal::{Durability, JournalError, JournalStats, Ticket};

@@ -1,14 +1,16 @@
 //! The fold: everything that a log's events add up to.
 //!
-//! Owns the surface, the header in force, the open turn, the counters and the title of one log, and
-//! the one way to advance them. Knows no disk. A batch is taken whole or not at all: what it
+//! Owns the surface, the header in force, the open turn, what the step protocol goes on from, the
+//! counters and the title of one log, and the one way to advance them. Knows no disk. A batch is taken whole or not at all: what it
 //! changed can be undone until it is settled.
 
+mod step;
 mod surface;
 mod turn;
 
 use std::sync::Arc;
 
+pub use step::{LastRequest, StepState, Target, message_id};
 pub use surface::{Node, Surface};
 pub use turn::{PendingCall, TurnState};
 
@@ -49,6 +51,7 @@ pub(crate) struct Checkpoint {
     pub(crate) counters: Counters,
     pub(crate) turn: TurnState,
     pub(crate) title: Option<String>,
+    pub(crate) steps: Arc<StepState>,
 }
 
 /// One node of a checkpoint.
@@ -84,6 +87,7 @@ pub struct Fold {
     counters: Counters,
     turn: TurnState,
     title: Option<Arc<str>>,
+    steps: Arc<StepState>,
 }
 
 /// How to take back a batch.
@@ -94,6 +98,7 @@ pub(crate) struct BatchUndo {
     counters: Counters,
     turn: TurnState,
     title: Option<Arc<str>>,
+    steps: Arc<StepState>,
     surface: Vec<surface::Undo>,
 }
 
@@ -116,6 +121,11 @@ impl Fold {
     /// What is open.
     pub fn turn(&self) -> &TurnState {
         &self.turn
+    }
+
+    /// What the step protocol goes on from: the inbox, the route, the last request.
+    pub fn step_state(&self) -> &StepState {
+        &self.steps
     }
 
     /// The session's title, from the latest `session/title`.
@@ -162,6 +172,7 @@ impl Fold {
             counters: self.counters,
             turn: self.turn.clone(),
             title: self.title.clone(),
+            steps: Arc::clone(&self.steps),
             surface: Vec::new(),
         }
     }
@@ -199,6 +210,7 @@ impl Fold {
             }
         }
         self.turn.take(event);
+        StepState::take(&mut self.steps, event, self.surface.generation());
         self.counters.take(event, line_bytes);
         self.next = self.next.next();
     }
@@ -213,6 +225,7 @@ impl Fold {
         self.counters = undo.counters;
         self.turn = undo.turn;
         self.title = undo.title;
+        self.steps = undo.steps;
     }
 
     pub(crate) fn checkpoint(&self) -> Checkpoint {
@@ -228,6 +241,7 @@ impl Fold {
             counters: self.counters,
             turn: self.turn.clone(),
             title: self.title.as_deref().map(Into::into),
+            steps: Arc::clone(&self.steps),
         }
     }
 
@@ -248,6 +262,7 @@ impl Fold {
             counters: checkpoint.counters,
             turn: checkpoint.turn.clone(),
             title: checkpoint.title.as_deref().map(Into::into),
+            steps: Arc::clone(&checkpoint.steps),
         }
     }
 }

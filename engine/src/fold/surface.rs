@@ -66,6 +66,8 @@ pub struct Surface {
     /// For past generations, from which index on the surface may have changed: generations ascend,
     /// and so do indices, since an older change behind a newer one in front of it no longer counts.
     changes: Arc<Vec<(Generation, usize)>>,
+    /// The places of the system nodes, ascending. They are few.
+    systems: Arc<Vec<Place>>,
 }
 
 /// How many changes a surface remembers one by one.
@@ -125,6 +127,14 @@ impl Surface {
         self.index_of(seq).and_then(|index| self.nodes.get(index))
     }
 
+    /// The system nodes, in surface order. O(system nodes × log n).
+    pub fn system_nodes(&self) -> impl DoubleEndedIterator<Item = &Arc<Node>> {
+        self.systems.iter().filter_map(|place| {
+            let index = self.nodes.binary_search_by(|node| node.place.cmp(place)).ok()?;
+            self.nodes.get(index)
+        })
+    }
+
     /// The index of the event `seq`, where it is on the surface now. O(log n).
     pub fn index_of(&self, seq: Seq) -> Option<usize> {
         let place = self.moved.get(&seq).copied().unwrap_or(Place(seq.value()));
@@ -148,6 +158,7 @@ impl Surface {
 
     pub(crate) fn append(&mut self, node: Node) -> Undo {
         debug_assert!(self.nodes.back().is_none_or(|last| last.place < node.place), "places ascend");
+        self.index_system(&node);
         self.nodes.push_back(Arc::new(node));
         Undo::Appended
     }
@@ -166,8 +177,10 @@ impl Surface {
         }
         for old in &shadowed {
             self.moved.remove(&old.seq);
+            self.forget_system(old);
         }
         self.moved.insert(node.seq, node.place);
+        self.index_system(&node);
         let node = Arc::new(node);
         if range.len() == 1 {
             self.nodes.set(index, node);
@@ -199,13 +212,17 @@ impl Surface {
     pub(crate) fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Appended => {
-                self.nodes.pop_back();
+                if let Some(node) = self.nodes.pop_back() {
+                    self.forget_system(&node);
+                }
             }
             Undo::Replaced { index, shadowed, changes } => {
-                if let Some(node) = self.nodes.get(index) {
+                if let Some(node) = self.nodes.get(index).cloned() {
                     self.moved.remove(&node.seq);
+                    self.forget_system(&node);
                 }
                 for node in &shadowed {
+                    self.index_system(node);
                     if node.place.value() != node.seq.value() {
                         self.moved.insert(node.seq, node.place);
                     }
@@ -220,6 +237,21 @@ impl Surface {
         }
     }
 
+    fn index_system(&mut self, node: &Node) {
+        if node.kind == NodeKind::System {
+            let at = self.systems.partition_point(|place| *place < node.place);
+            Arc::make_mut(&mut self.systems).insert(at, node.place);
+        }
+    }
+
+    fn forget_system(&mut self, node: &Node) {
+        if node.kind == NodeKind::System
+            && let Ok(at) = self.systems.binary_search(&node.place)
+        {
+            Arc::make_mut(&mut self.systems).remove(at);
+        }
+    }
+
     /// A surface of `nodes`, in order, after `generation` replaces.
     pub(crate) fn restore(nodes: impl IntoIterator<Item = Node>, generation: Generation) -> Self {
         let nodes: Vector<Arc<Node>> = nodes.into_iter().map(Arc::new).collect();
@@ -228,7 +260,9 @@ impl Surface {
             .filter(|node| node.place.value() != node.seq.value())
             .map(|node| (node.seq, node.place))
             .collect();
-        Self { nodes, generation, moved, changes: Arc::default() }
+        let systems =
+            nodes.iter().filter(|node| node.kind == NodeKind::System).map(|node| node.place).collect();
+        Self { nodes, generation, moved, changes: Arc::default(), systems: Arc::new(systems) }
     }
 
     /// The nodes' seqs, in order.

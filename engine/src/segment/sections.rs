@@ -480,6 +480,7 @@ pub(super) fn write_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         counters: checkpoint.counters,
         turn: checkpoint.turn.clone(),
         title: checkpoint.title.clone(),
+        steps: std::sync::Arc::clone(&checkpoint.steps),
     };
     let mut out = Vec::with_capacity(kinds.len() + seqs.len() + places.len() + 256);
     put_bytes(&mut out, &to_bincode(&bare));

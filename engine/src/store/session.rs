@@ -12,7 +12,7 @@ use super::error::{AppendError, StoreError};
 use super::payload;
 use super::reader::{Events, Reader};
 use super::{Shared, seal};
-use crate::admission::{Door, Origin};
+use crate::admission::{Door, Origin, Refusal};
 use crate::event::line::{Form, HeaderLine};
 use crate::event::{Draft, Event};
 use crate::fold::{BatchUndo, Fold};
@@ -83,8 +83,25 @@ impl LiveSession {
 
 /// How a batch's events come.
 enum Incoming<'a> {
-    Drafts(&'a [Draft]),
+    /// Drafts, and what makes one more from the fold behind them.
+    Drafts(&'a [Draft], Option<Last<'a>>),
     Lines(&'a [Bytes], Form),
+}
+
+/// Makes a batch's last event from the fold behind the others; `None` gives the batch up.
+type Last<'a> = &'a mut dyn FnMut(&Fold) -> Option<Draft>;
+
+/// Why a batch was not written.
+enum NotWritten {
+    Error(AppendError),
+    /// Whoever makes the last event gave up.
+    Stopped,
+}
+
+impl<E: Into<AppendError>> From<E> for NotWritten {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
 }
 
 impl Session {
@@ -123,7 +140,7 @@ impl Session {
     /// - [`AppendError::Refused`]: a rule is broken; log, surface and header are as before.
     /// - [`AppendError::Journal`]: the frame could not be written; the session is as before.
     pub fn append(&mut self, batch: Vec<Draft>, durability: Durability) -> Result<Ticket, AppendError> {
-        self.write(&Incoming::Drafts(&batch), Origin::Host, durability)
+        self.write_all(Incoming::Drafts(&batch, None), Origin::Host, durability)
     }
 
     /// As [`Session::append`], and admits the types that only the store and the step protocol write.
@@ -134,7 +151,34 @@ impl Session {
         batch: Vec<Draft>,
         durability: Durability,
     ) -> Result<Ticket, AppendError> {
-        self.write(&Incoming::Drafts(&batch), Origin::Store, durability)
+        self.write_all(Incoming::Drafts(&batch, None), Origin::Store, durability)
+    }
+
+    /// As [`Session::append_reserved`], with one more event that `last` makes from what the log adds
+    /// up to behind `batch`. All is one frame; where `last` fails, nothing happened.
+    #[doc(hidden)]
+    pub fn append_reserved_then<E: From<AppendError>>(
+        &mut self,
+        batch: &[Draft],
+        last: impl FnOnce(&Fold) -> Result<Draft, E>,
+        durability: Durability,
+    ) -> Result<Ticket, E> {
+        let (mut last, mut failed) = (Some(last), None);
+        let mut make = |fold: &Fold| match last.take()?(fold) {
+            Ok(draft) => Some(draft),
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        };
+        match self.write(Incoming::Drafts(batch, Some(&mut make)), Origin::Store, durability) {
+            Ok(ticket) => Ok(ticket),
+            Err(NotWritten::Error(error)) => Err(error.into()),
+            Err(NotWritten::Stopped) => match failed {
+                Some(error) => Err(error),
+                None => Ok(self.store.core.journal().done()),
+            },
+        }
     }
 
     /// Admits events as lines of the log format and writes them as one frame. Seq and time may be
@@ -142,15 +186,28 @@ impl Session {
     ///
     /// Cost and errors as [`Session::append`].
     pub fn append_lines(&mut self, lines: &[Bytes], durability: Durability) -> Result<Ticket, AppendError> {
-        self.write(&Incoming::Lines(lines, Form::Draft), Origin::Host, durability)
+        self.write_all(Incoming::Lines(lines, Form::Draft), Origin::Host, durability)
+    }
+
+    fn write_all(
+        &mut self,
+        incoming: Incoming<'_>,
+        origin: Origin,
+        durability: Durability,
+    ) -> Result<Ticket, AppendError> {
+        match self.write(incoming, origin, durability) {
+            Ok(ticket) => Ok(ticket),
+            Err(NotWritten::Error(error)) => Err(error),
+            Err(NotWritten::Stopped) => Ok(self.store.core.journal().done()),
+        }
     }
 
     fn write(
         &mut self,
-        incoming: &Incoming<'_>,
+        incoming: Incoming<'_>,
         origin: Origin,
         durability: Durability,
-    ) -> Result<Ticket, AppendError> {
+    ) -> Result<Ticket, NotWritten> {
         let core = &self.store.core;
         let journal = core.journal();
         let mut live = self.live.lock();
@@ -160,9 +217,12 @@ impl Session {
         let admitted = admit_all(core, &self.live, &mut live.fold, &mut undo, incoming, origin);
         let (events, frame) = match admitted {
             Ok(admitted) => admitted,
-            Err(refusal) => {
+            Err(halt) => {
                 live.fold.undo(undo);
-                return Err(refusal.in_session(self.live.id()).into());
+                return Err(match halt {
+                    Halt::Refused(refusal) => refusal.in_session(self.live.id()).into(),
+                    Halt::Stopped => NotWritten::Stopped,
+                });
             }
         };
         if events.is_empty() {
@@ -246,18 +306,31 @@ impl Drop for Session {
     }
 }
 
+/// Why a batch did not get through the door.
+enum Halt {
+    Refused(Refusal),
+    Stopped,
+}
+
+impl From<Refusal> for Halt {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// Lets a batch through the door, event by event, and encodes its frame.
 fn admit_all(
     core: &Shared,
     session: &LiveSession,
     fold: &mut Fold,
     undo: &mut BatchUndo,
-    incoming: &Incoming<'_>,
+    incoming: Incoming<'_>,
     origin: Origin,
-) -> Result<(Vec<Event>, Vec<u8>), crate::admission::Refusal> {
-    let (count, bytes, form) = match incoming {
-        Incoming::Drafts(drafts) => {
-            (drafts.len(), drafts.iter().map(|draft| draft.data.len() as u64).sum::<u64>(), Form::Draft)
+) -> Result<(Vec<Event>, Vec<u8>), Halt> {
+    let (count, bytes, form) = match &incoming {
+        Incoming::Drafts(drafts, last) => {
+            let bytes = drafts.iter().map(|draft| draft.data.len() as u64).sum::<u64>();
+            (drafts.len() + usize::from(last.is_some()), bytes, Form::Draft)
         }
         Incoming::Lines(lines, form) => {
             (lines.len(), lines.iter().map(|line| line.len() as u64).sum(), *form)
@@ -265,7 +338,7 @@ fn admit_all(
     };
     if bytes > core.options.batch_bytes_max && count > 1 {
         let why = format!("the batch has {bytes} bytes, over the limit of {}", core.options.batch_bytes_max);
-        return Err(crate::admission::Refusal::new(crate::Rule::TooLarge, fold.next_seq(), "", &why));
+        return Err(Refusal::new(crate::Rule::TooLarge, fold.next_seq(), "", &why).into());
     }
     let door = Door {
         types: &session.types,
@@ -276,19 +349,25 @@ fn admit_all(
     };
     let mut frame = payload::Builder::new(count, bytes as usize + count * 160);
     let mut events = Vec::with_capacity(count);
-    for index in 0..count {
-        let event = match incoming {
-            Incoming::Drafts(drafts) => {
-                let Some(draft) = drafts.get(index) else { break };
-                door.enter_draft(draft, fold, undo)?
-            }
-            Incoming::Lines(lines, _) => {
-                let Some(line) = lines.get(index) else { break };
-                door.enter_line(line, fold, undo)?
-            }
-        };
+    let mut push = |event: Event| {
         frame.push(&event);
         events.push(event);
+    };
+    match incoming {
+        Incoming::Drafts(drafts, last) => {
+            for draft in drafts {
+                push(door.enter_draft(draft, fold, undo)?);
+            }
+            if let Some(last) = last {
+                let draft = last(fold).ok_or(Halt::Stopped)?;
+                push(door.enter_draft(&draft, fold, undo)?);
+            }
+        }
+        Incoming::Lines(lines, _) => {
+            for line in lines {
+                push(door.enter_line(line, fold, undo)?);
+            }
+        }
     }
     Ok((events, frame.finish()))
 }
