@@ -17,16 +17,20 @@ mod diff;
 pub mod formats;
 mod frozen; // reading order, not the alphabet
 mod images;
+mod one_shot;
 mod pairing;
 mod projector;
 mod rebuild;
 mod reconstruct;
 mod relation;
 mod request;
+pub mod step;
+pub mod upkeep;
 
 pub use diff::{Diff, FieldDiff, MessageDiff, diff};
 pub use frozen::{FrozenMessage, project, project_event};
 pub use images::{ImageError, QuarantineError, StoreImages, check as check_images, images, quarantine};
+pub use one_shot::{OneShot, OneShotError};
 pub use projector::{ProjectError, Projector};
 pub use rebuild::{Rebuilder, Settled, canonical_bytes, digest_of};
 pub use reconstruct::{Mismatch, NotARequest, ReconstructError, RequestRef, Verified, reconstruct, verify};

@@ -33,12 +33,18 @@ impl Target {
 pub struct LastRequest {
     pub(crate) unsettled: Option<Seq>,
     pub(crate) generation: Generation,
+    pub(crate) answered: bool,
 }
 
 impl LastRequest {
     /// The request's `request/dispatch`, where its attempt was not settled yet.
     pub fn unsettled(&self) -> Option<Seq> {
         self.unsettled
+    }
+
+    /// Whether the request was settled by an `assistant/message`.
+    pub fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// How many replaces the surface had seen when the request was made.
@@ -83,15 +89,16 @@ impl StepState {
                 Arc::make_mut(state).route = Some(event.data().to_owned());
             }
             Kind::LogOnly(LogOnly::RequestDispatch) => {
-                let last = LastRequest { unsettled: Some(event.seq), generation };
+                let last = LastRequest { unsettled: Some(event.seq), generation, answered: false };
                 Arc::make_mut(state).last_request = Some(last);
             }
             kind if kind.settles() => {
                 let last = match state.last_request {
-                    Some(LastRequest { unsettled: Some(_), generation }) => generation,
+                    Some(LastRequest { unsettled: Some(_), generation, .. }) => generation,
                     _ => generation,
                 };
-                let last = Some(LastRequest { unsettled: None, generation: last });
+                let answered = *kind == Kind::AssistantMessage;
+                let last = Some(LastRequest { unsettled: None, generation: last, answered });
                 if state.last_request != last {
                     Arc::make_mut(state).last_request = last;
                 }
