@@ -156,7 +156,7 @@ mod tests {
     fn quantiles_lie_between_their_neighbours() {
         let summary = (1..=5).map(f64::from).collect::<Samples>().summary();
         assert_eq!((summary.p10, summary.median, summary.p90), (1.4, 3.0, 4.6));
-        assert_eq!(Samples::new().summary().median, 0.0);
+        assert!(Samples::new().summary().median.abs() < f64::EPSILON);
     }
 
     #[test]
@@ -166,6 +166,6 @@ mod tests {
             rounds.push(0, [2.0 * slow].into_iter().collect());
             rounds.push(1, [slow].into_iter().collect());
         }
-        assert_eq!(rounds.ratio(0, 1).p90, 2.0);
+        assert!((rounds.ratio(0, 1).p90 - 2.0).abs() < f64::EPSILON);
     }
 }

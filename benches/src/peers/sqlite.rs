@@ -45,7 +45,7 @@ impl Peer for Sqlite {
             transaction.commit()
         };
         insert().map_err(during("insert into SQLite"))?;
-        self.next += batch.len() as i64;
+        self.next += i64::try_from(batch.len()).unwrap_or(i64::MAX);
         Ok(())
     }
 

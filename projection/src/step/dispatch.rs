@@ -9,6 +9,7 @@ use rederive_engine::{Draft, Durability, Fold, StepState, equal_by_value};
 use super::Conversation;
 use super::error::StepError;
 use super::inbox::lock;
+use super::message::Object;
 use super::plan::{Plan, header_event};
 use super::prompt::{self, At};
 use crate::formats::{Body, WireRecord};
@@ -86,7 +87,7 @@ fn events(fold: &Fold, plan: &Plan, entry: Entry, at: At) -> Vec<Draft> {
     let At { turn, step, .. } = at;
     let mut batch = entry.claimed;
     if entry.opens_step {
-        batch.push(Draft::new("step/start", format!("{{\"turn\":{turn},\"step\":{step}}}")));
+        batch.push(Draft::new("step/start", Object::new().raw("turn", turn).raw("step", step).finish()));
     }
     let last = fold.step_state().last_request();
     let rewritten = last.is_some_and(|last| last.generation() != fold.surface().generation());
@@ -110,12 +111,13 @@ fn context(state: &StepState, plan: &Plan) -> Option<Draft> {
 }
 
 fn draft(request: &Request, at: At, wire: Option<&str>) -> Draft {
-    let At { turn, step, .. } = at;
-    let (digest, bytes, messages) = (request.digest(), request.bytes(), request.message_count());
-    let wire = wire.map_or(String::new(), |wire| format!(",\"wire\":{wire}"));
-    let data = format!(
-        "{{\"turn\":{turn},\"step\":{step},\"digest\":\"blake3:{digest}\",\"bytes\":{bytes},\
-         \"messages\":{messages}{wire}}}"
-    );
+    let data = Object::new()
+        .raw("turn", at.turn)
+        .raw("step", at.step)
+        .text("digest", &format!("blake3:{}", request.digest()))
+        .raw("bytes", request.bytes())
+        .raw("messages", request.message_count())
+        .maybe("wire", wire)
+        .finish();
     Draft::new("request/dispatch", data).ignorable()
 }

@@ -8,19 +8,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rederive_engine::{Draft, Durability, Fold, Session, Target, message_id};
 
 use super::error::{InboxError, StepError};
-use super::message;
+use super::message::{self, Object};
 
 /// What a conversation and its inboxes share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     session: Option<Session>,
-    /// How many messages at the front of each list a step has claimed.
-    claimed: [usize; 2],
+    claimed: Counts,
+}
+
+/// How many messages at the front of each list a step has claimed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    next_step: usize,
+    next_turn: usize,
+}
+
+impl Counts {
+    const fn of(self, target: Target) -> usize {
+        match target {
+            Target::NextStep => self.next_step,
+            Target::NextTurn => self.next_turn,
+        }
+    }
 }
 
 impl Shared {
     pub(super) fn new(session: Session) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { session: Some(session), claimed: [0; 2] }))
+        Arc::new(Mutex::new(Self { session: Some(session), claimed: Counts::default() }))
     }
 
     pub(super) fn session(&mut self) -> Result<&mut Session, StepError> {
@@ -38,13 +53,6 @@ impl Shared {
 
 pub(super) fn lock(shared: &Arc<Mutex<Shared>>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const fn list(target: Target) -> usize {
-    match target {
-        Target::NextStep => 0,
-        Target::NextTurn => 1,
-    }
 }
 
 /// A handle on a conversation's inbox. Cloning gives another one; any thread may hold it, also
@@ -80,7 +88,7 @@ impl Inbox {
     /// [`StepError::Closed`].
     pub fn pending(&self, target: Target) -> Result<Vec<String>, StepError> {
         let mut shared = lock(&self.shared);
-        let claimed = shared.claimed[list(target)];
+        let claimed = shared.claimed.of(target);
         Ok(shared.fold()?.step_state().pending(target).iter().skip(claimed).cloned().collect())
     }
 
@@ -110,7 +118,7 @@ impl Inbox {
             return Err(InboxError::Present { id: id.into_owned() }.into());
         }
         let start =
-            shared.claimed[list(target)].saturating_add(index).min(fold.step_state().pending(target).len());
+            shared.claimed.of(target).saturating_add(index).min(fold.step_state().pending(target).len());
         write(shared, splice(target, start, 0, &[message]))
     }
 
@@ -149,7 +157,7 @@ impl Shared {
         let fold = self.fold()?;
         match find(&fold, id) {
             None => Err(InboxError::Absent { id: id.to_owned() }.into()),
-            Some((target, index)) if index < self.claimed[list(target)] => {
+            Some((target, index)) if index < self.claimed.of(target) => {
                 Err(InboxError::Claimed { id: id.to_owned() }.into())
             }
             Some(found) => Ok(found),
@@ -166,10 +174,12 @@ fn find(fold: &Fold, id: &str) -> Option<(Target, usize)> {
 }
 
 fn splice(target: Target, start: usize, removed: usize, inserted: &[&str]) -> Draft {
-    let name = target.name();
-    let removed = if removed == 0 { String::new() } else { format!(",\"removedCount\":{removed}") };
-    let inserted = inserted.join(",");
-    let data = format!("{{\"target\":\"{name}\",\"start\":{start}{removed},\"inserted\":[{inserted}]}}");
+    let data = Object::new()
+        .text("target", target.name())
+        .raw("start", start)
+        .maybe("removedCount", (removed > 0).then_some(removed))
+        .raw("inserted", format_args!("[{}]", inserted.join(",")))
+        .finish();
     Draft::new("agent/inbox/spliced", data)
 }
 
@@ -186,7 +196,7 @@ fn write(mut shared: MutexGuard<'_, Shared>, draft: Draft) -> Result<(), StepErr
 pub(super) struct Claimed {
     shared: Arc<Mutex<Shared>>,
     messages: Vec<String>,
-    counts: [usize; 2],
+    counts: Counts,
 }
 
 impl Claimed {
@@ -197,7 +207,7 @@ impl Claimed {
         let state = fold.step_state();
         let (input, prompts) = (state.pending(Target::NextStep), state.pending(Target::NextTurn));
         let prompts = prompts.get(..usize::from(prompt).min(prompts.len())).unwrap_or_default();
-        let counts = [input.len(), prompts.len()];
+        let counts = Counts { next_step: input.len(), next_turn: prompts.len() };
         guard.claimed = counts;
         drop(guard);
         let messages = input.iter().chain(prompts).cloned().collect();
@@ -212,7 +222,7 @@ impl Claimed {
     pub(super) fn removal(&self) -> Vec<Draft> {
         [Target::NextStep, Target::NextTurn]
             .into_iter()
-            .map(|target| (target, self.counts[list(target)]))
+            .map(|target| (target, self.counts.of(target)))
             .filter(|(_, count)| *count > 0)
             .map(|(target, count)| splice(target, 0, count, &[]))
             .collect()
@@ -221,6 +231,6 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        lock(&self.shared).claimed = [0; 2];
+        lock(&self.shared).claimed = Counts::default();
     }
 }

@@ -4,6 +4,7 @@
 //! same shape; it is kept verbatim.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use rederive_engine::{list_items, object_member, string_text};
 
@@ -36,6 +37,40 @@ pub enum BadMessage {
 /// `text` as a JSON string.
 pub fn string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
+}
+
+/// A JSON object that is being written, member by member.
+pub(crate) struct Object(String);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self("{".to_owned())
+    }
+
+    /// Adds `key` with the verbatim JSON value `value`.
+    pub(crate) fn raw(mut self, key: &str, value: impl std::fmt::Display) -> Self {
+        let comma = if self.0.len() == 1 { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{comma}\"{key}\":{value}");
+        self
+    }
+
+    pub(crate) fn text(self, key: &str, value: &str) -> Self {
+        self.raw(key, string(value))
+    }
+
+    /// Adds `key` where there is a value.
+    pub(crate) fn maybe(self, key: &str, value: Option<impl std::fmt::Display>) -> Self {
+        match value {
+            Some(value) => self.raw(key, value),
+            None => self,
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
 }
 
 /// A text block.

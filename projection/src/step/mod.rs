@@ -115,6 +115,7 @@ use crate::projector::Projector;
 use crate::request::Request;
 use crate::upkeep::Upkeep;
 use inbox::{Shared, lock};
+use message::Object;
 
 /// One conversation: a session that is open for writing, and the state of its next request.
 ///
@@ -246,7 +247,7 @@ impl Conversation {
             return Err(StepError::TurnOpen { turn });
         }
         let turn = fold.turn().last_turn() + 1;
-        self.append(vec![Draft::new("turn/start", format!("{{\"turn\":{turn}}}"))])?;
+        self.append(vec![Draft::new("turn/start", Object::new().raw("turn", turn).finish())])?;
         Ok(Turn::of(self))
     }
 
@@ -300,7 +301,7 @@ impl Conversation {
 
     /// Appends what the next barrier will sync.
     pub(crate) fn append(&mut self, batch: Vec<Draft>) -> Result<(), StepError> {
-        let _ = lock(&self.shared).session()?.append(batch, Durability::Buffered)?;
+        let _ticket = lock(&self.shared).session()?.append(batch, Durability::Buffered)?;
         Ok(())
     }
 
@@ -335,5 +336,10 @@ struct TurnPosition {
 impl TurnPosition {
     fn of(state: &TurnState) -> Self {
         Self { turn: state.turn(), step: state.step() }
+    }
+
+    /// The start of an event's data.
+    fn data(self) -> Object {
+        Object::new().raw("turn", self.turn.unwrap_or_default()).raw("step", self.step.unwrap_or_default())
     }
 }

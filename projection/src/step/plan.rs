@@ -6,7 +6,7 @@
 use rederive_engine::{Fold, equal_by_value, members, object_member, string_text};
 
 use super::error::StepError;
-use super::message::string;
+use super::message::{Object, string};
 use crate::formats::BodyOptions;
 
 /// The settings of a model call: provider, model and whatever else the host sets, in order.
@@ -202,16 +202,12 @@ impl Plan {
         }
         let defaults = if marks.is_empty() { String::new() } else { format!("{{{}}}", marks.join(",")) };
         let tools = if self.tools.is_empty() { String::new() } else { format!("[{}]", self.tools.join(",")) };
-        let mut text = format!("{{\"config\":{}", config.to_json());
-        for (key, value) in [("adapterDefaults", &defaults), ("tools", &tools)] {
-            if !value.is_empty() {
-                text.push_str(",\"");
-                text.push_str(key);
-                text.push_str("\":");
-                text.push_str(value);
-            }
-        }
-        text.push('}');
+        let some = |text: String| (!text.is_empty()).then_some(text);
+        let text = Object::new()
+            .raw("config", config.to_json())
+            .maybe("adapterDefaults", some(defaults))
+            .maybe("tools", some(tools))
+            .finish();
         match fold.header() {
             Some(header) if equal(header.text(), &text) => {
                 HeaderText { text: header.text().to_owned(), changed: false }
@@ -222,16 +218,13 @@ impl Plan {
 
     /// The data of the `request/context` that describes the route.
     pub(super) fn route(&self) -> String {
-        let (provider, model) = (string(&self.config.provider()), string(&self.config.model()));
-        let mut text = format!("{{\"provider\":{provider},\"model\":{model}");
-        if let Some(tokens) = self.context_window {
-            text.push_str(&format!(",\"contextWindow\":{tokens}"));
-        }
-        if self.reads_updates {
-            text.push_str(",\"systemPromptUpdate\":\"in-history\"");
-        }
-        text.push('}');
-        text
+        let update = self.reads_updates.then_some("\"in-history\"");
+        Object::new()
+            .text("provider", &self.config.provider())
+            .text("model", &self.config.model())
+            .maybe("contextWindow", self.context_window)
+            .maybe("systemPromptUpdate", update)
+            .finish()
     }
 }
 
@@ -261,6 +254,12 @@ pub(super) fn header_event(fold: &Fold, header: &HeaderText, starts_series: bool
         _ if starts_series => "series",
         _ => return None,
     };
-    let series = if starts_series && reason != "series" { ",\"startsSeries\":true" } else { "" };
-    Some(format!("{{\"header\":{},\"reason\":\"{reason}\"{series}}}", header.text))
+    let series = (starts_series && reason != "series").then_some(true);
+    Some(
+        Object::new()
+            .raw("header", &header.text)
+            .text("reason", reason)
+            .maybe("startsSeries", series)
+            .finish(),
+    )
 }

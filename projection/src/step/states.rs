@@ -6,7 +6,7 @@ use rederive_engine::Draft;
 use super::dispatch::Entry;
 use super::error::StepError;
 use super::inbox::Claimed;
-use super::message;
+use super::message::{self, Object};
 use super::plan::{CallConfig, Plan};
 use super::tools::Step;
 use super::{Conversation, TurnPosition};
@@ -244,12 +244,12 @@ impl FailedAttempt {
 pub struct Attempt<'c> {
     conversation: &'c mut Conversation,
     request: Request,
-    body: Option<Body>,
+    body: Option<Box<Body>>,
 }
 
 impl<'c> Attempt<'c> {
     pub(super) fn of(conversation: &'c mut Conversation, request: Request, body: Option<Body>) -> Self {
-        Self { conversation, request, body }
+        Self { conversation, request, body: body.map(Box::new) }
     }
 
     /// The request to send.
@@ -259,7 +259,7 @@ impl<'c> Attempt<'c> {
 
     /// The provider's body of the request, where the plan asked for one.
     pub fn body(&self) -> Option<&Body> {
-        self.body.as_ref()
+        self.body.as_deref()
     }
 
     /// Logs the answer. It is synced with the next barrier: the start of a tool, or the next request.
@@ -270,12 +270,11 @@ impl<'c> Attempt<'c> {
     /// - [`StepError::Append`]: a rule refuses it, or it could not be written.
     pub fn settle(self, answer: Answer) -> Result<Step<'c>, StepError> {
         message::check_assistant(&answer.message)?;
-        let mut data = self.position()?;
-        data.push_str(&format!(",\"message\":{}", answer.message));
+        let mut data = self.position()?.raw("message", &answer.message);
         for (key, value) in &answer.more {
-            data.push_str(&format!(",\"{key}\":{value}"));
+            data = data.raw(key, value);
         }
-        data.push('}');
+        let data = data.finish();
         self.conversation.append(vec![Draft::append("assistant/message", data)])?;
         Ok(Step::of(self.conversation))
     }
@@ -286,22 +285,15 @@ impl<'c> Attempt<'c> {
     ///
     /// [`StepError::Append`].
     pub fn fail(self, failure: FailedAttempt) -> Result<Failed<'c>, StepError> {
-        let (code, message) = (message::string(&failure.code), message::string(&failure.message));
-        let mut data = self.position()?;
-        data.push_str(&format!(",\"failure\":{{\"code\":{code},\"message\":{message}}}"));
-        if let Some(usage) = &failure.usage {
-            data.push_str(&format!(",\"usage\":{usage}"));
-        }
-        data.push('}');
+        let why = Object::new().text("code", &failure.code).text("message", &failure.message).finish();
+        let data = self.position()?.raw("failure", why).maybe("usage", failure.usage).finish();
         self.conversation.append(vec![Draft::new("assistant/attempt", data)])?;
         Ok(Failed::of(self.conversation))
     }
 
     /// The start of a settlement's data.
-    fn position(&self) -> Result<String, StepError> {
-        let fold = self.conversation.fold()?;
-        let TurnPosition { turn, step } = TurnPosition::of(fold.turn());
-        Ok(format!("{{\"turn\":{},\"step\":{}", turn.unwrap_or_default(), step.unwrap_or_default()))
+    fn position(&self) -> Result<Object, StepError> {
+        Ok(TurnPosition::of(self.conversation.fold()?.turn()).data())
     }
 }
 
@@ -349,8 +341,6 @@ impl<'c> Failed<'c> {
 
 /// Logs the end of the open step.
 pub(super) fn end_step(conversation: &mut Conversation) -> Result<(), StepError> {
-    let fold = conversation.fold()?;
-    let TurnPosition { turn, step } = TurnPosition::of(fold.turn());
-    let (turn, step) = (turn.unwrap_or_default(), step.unwrap_or_default());
-    conversation.append(vec![Draft::new("step/end", format!("{{\"turn\":{turn},\"step\":{step}}}"))])
+    let data = TurnPosition::of(conversation.fold()?.turn()).data().finish();
+    conversation.append(vec![Draft::new("step/end", data)])
 }

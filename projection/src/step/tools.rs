@@ -9,7 +9,7 @@ use rederive_engine::{
 
 use super::error::StepError;
 use super::inbox::lock;
-use super::message::{self, string};
+use super::message::{self, Object};
 use super::states::{Turn, end_step};
 use super::{Conversation, TurnPosition};
 
@@ -102,21 +102,25 @@ impl ToolResult {
         self
     }
 
-    fn data(&self, turn: u64, step: u64, call: &str, seq: Seq) -> String {
-        let (id, blocks, is_error) = (string(call), self.blocks.join(","), self.is_error);
-        let mut data = format!(
-            "{{\"turn\":{turn},\"step\":{step},\"message\":{{\"id\":\"result-{seq}\",\"role\":\"user\",\
-             \"source\":{{\"kind\":\"tool\",\"callId\":{id}}},\"content\":[{{\"type\":\"tool-result\",\
-             \"toolCallId\":{id},\"content\":[{blocks}],\"isError\":{is_error}}}]}}"
-        );
-        if let Some((name, code)) = &self.error {
-            data.push_str(&format!(",\"error\":{{\"name\":{},\"code\":{}}}", string(name), string(code)));
-        }
-        if let Some(meta) = &self.meta {
-            data.push_str(&format!(",\"meta\":{meta}"));
-        }
-        data.push('}');
-        data
+    fn data(&self, at: TurnPosition, call: &str, seq: Seq) -> String {
+        let block = Object::new()
+            .text("type", "tool-result")
+            .text("toolCallId", call)
+            .raw("content", format_args!("[{}]", self.blocks.join(",")))
+            .raw("isError", self.is_error)
+            .finish();
+        let source = Object::new().text("kind", "tool").text("callId", call).finish();
+        let message = Object::new()
+            .text("id", &format!("result-{seq}"))
+            .text("role", "user")
+            .raw("source", source)
+            .raw("content", format_args!("[{block}]"))
+            .finish();
+        let error = self
+            .error
+            .as_ref()
+            .map(|(name, code)| Object::new().text("name", name).text("code", code).finish());
+        at.data().raw("message", message).maybe("error", error).maybe("meta", self.meta.as_ref()).finish()
     }
 }
 
@@ -216,9 +220,7 @@ impl<'c> Step<'c> {
         if !is_it(pending) {
             return Err(StepError::NotPending { call: call.to_owned() });
         }
-        let TurnPosition { turn, step } = TurnPosition::of(fold.turn());
-        let (turn, step) = (turn.unwrap_or_default(), step.unwrap_or_default());
-        let data = result.data(turn, step, call, fold.next_seq());
+        let data = result.data(TurnPosition::of(fold.turn()), call, fold.next_seq());
         let draft = Draft::append("tool/result", data).citing(pending.recorded());
         self.conversation.append(vec![draft])
     }
@@ -266,8 +268,10 @@ fn call(fold: &Fold, pending: &PendingCall) -> Option<Call> {
 }
 
 fn started(fold: &Fold, call: &Call) -> String {
-    let TurnPosition { turn, step } = TurnPosition::of(fold.turn());
-    let (turn, step) = (turn.unwrap_or_default(), step.unwrap_or_default());
-    let (id, name, arguments) = (string(&call.id), string(&call.name), &call.raw_arguments);
-    format!("{{\"turn\":{turn},\"step\":{step},\"callId\":{id},\"name\":{name},\"arguments\":{arguments}}}")
+    TurnPosition::of(fold.turn())
+        .data()
+        .text("callId", &call.id)
+        .text("name", &call.name)
+        .raw("arguments", &call.raw_arguments)
+        .finish()
 }

@@ -12,7 +12,7 @@ use super::error::{RangeError, UpkeepError};
 use super::outline::{Outline, SurfaceRange};
 use crate::frozen::FrozenMessage;
 use crate::one_shot::OneShot;
-use crate::step::message::{string, text_block, user};
+use crate::step::message::{Object, text_block, user};
 use crate::step::{CallConfig, StepError};
 
 /// The call that writes a summary.
@@ -139,18 +139,20 @@ impl Upkeep<'_> {
             let seqs = covered(fold.surface(), range)?;
             let input = input_of(fold.surface(), range, &config, &instruction)?;
             let id = format!("compaction-{}", fold.next_seq());
-            let turn = fold.turn().turn().map_or(String::new(), |turn| format!(",\"turn\":{turn}"));
-            let data = format!(
-                "{{\"compactionId\":{}{turn},\"shadowedRange\":{{\"start\":{start},\"end\":{end}}},\
-                 \"call\":{{\"config\":{},\"instruction\":{}}},\"input\":{{\"digest\":\"blake3:{}\",\
-                 \"bytes\":{},\"messages\":{}}}}}",
-                string(&id),
-                config.to_json(),
-                string(&instruction),
-                input.digest(),
-                input.bytes(),
-                input.message_count(),
-            );
+            let call =
+                Object::new().raw("config", config.to_json()).text("instruction", &instruction).finish();
+            let digest = Object::new()
+                .text("digest", &format!("blake3:{}", input.digest()))
+                .raw("bytes", input.bytes())
+                .raw("messages", input.message_count())
+                .finish();
+            let data = Object::new()
+                .text("compactionId", &id)
+                .maybe("turn", fold.turn().turn())
+                .raw("shadowedRange", range.to_json())
+                .raw("call", call)
+                .raw("input", digest)
+                .finish();
             begun = Some(Compaction { session, id, range, seqs, config, input });
             Ok::<_, UpkeepError>(vec![Draft::new("compaction/start", data)])
         })?;
@@ -176,41 +178,38 @@ impl Upkeep<'_> {
         }
         let SurfaceRange { start, end } = range;
         let blocks = summary.blocks.join(",");
-        let id = string(&id);
-        let message = format!(
-            "{{\"id\":{id},\"role\":\"user\",\"source\":{{\"kind\":\"compaction\",\"compactionId\":{id}}},\
-             \"content\":[{blocks}]}}"
-        );
+        let source = Object::new().text("kind", "compaction").text("compactionId", &id).finish();
+        let message = Object::new()
+            .text("id", &id)
+            .text("role", "user")
+            .raw("source", source)
+            .raw("content", format_args!("[{blocks}]"))
+            .finish();
         crate::step::message::check_user(&message).map_err(|_| UpkeepError::BlankSummary)?;
         let mut node = None;
         self.conversation.append_made(|fold| {
             if covered(fold.surface(), range).ok().as_ref() != Some(&seqs) {
                 return Err(UpkeepError::Changed { start, end });
             }
-            // Calls may have been asked for behind the range, never inside of it.
             let shadowed: Vec<String> = seqs.iter().map(ToString::to_string).collect();
-            let mut envelope = format!(
-                "{{\"compactionId\":{id},\"summary\":[{blocks}],\"shadowedRange\":{{\"start\":{start},\
-                 \"end\":{end}}},\"shadowedSeqs\":[{}],\"provider\":{},\"model\":{}",
-                shadowed.join(","),
-                string(&config.provider()),
-                string(&config.model()),
-            );
-            for (key, value) in [("maxTokens", config.get("maxTokens")), ("usage", summary.usage.as_deref())]
-            {
-                if let Some(value) = value {
-                    envelope.push_str(&format!(",\"{key}\":{value}"));
-                }
-            }
-            envelope.push('}');
-            let turn = fold.turn().turn().map_or(String::new(), |turn| format!(",\"turn\":{turn}"));
+            let envelope = Object::new()
+                .text("compactionId", &id)
+                .raw("summary", format_args!("[{blocks}]"))
+                .raw("shadowedRange", range.to_json())
+                .raw("shadowedSeqs", format_args!("[{}]", shadowed.join(",")))
+                .text("provider", &config.provider())
+                .text("model", &config.model())
+                .maybe("maxTokens", config.get("maxTokens"))
+                .maybe("usage", summary.usage.as_deref())
+                .finish();
+            let end = Object::new().text("compactionId", &id).maybe("turn", fold.turn().turn()).finish();
             let at = fold.next_seq();
             node = Some(at.next());
             let cited = std::iter::once(at).chain(seqs.iter().copied());
             Ok(vec![
                 Draft::new("compaction/summary", envelope),
-                Draft::replace("user/message", message, start, end).citing(cited),
-                Draft::new("compaction/end", format!("{{\"compactionId\":{id}{turn}}}")),
+                Draft::replace("user/message", message, range.start, range.end).citing(cited),
+                Draft::new("compaction/end", end),
             ])
         })?;
         node.ok_or(UpkeepError::Step(StepError::Closed))

@@ -11,6 +11,7 @@ use rederive_engine::{Fold, NodeKind, Seq, Surface};
 
 use super::error::RangeError;
 use crate::pairing::ids;
+use crate::step::message::Object;
 
 /// A range of the surface that may be compacted. Made by [`Upkeep::check_range`] and
 /// [`Upkeep::oldest_exchanges`] alone.
@@ -32,6 +33,10 @@ impl SurfaceRange {
     /// The last node that is covered.
     pub fn end(&self) -> Seq {
         self.end
+    }
+
+    pub(super) fn to_json(self) -> String {
+        Object::new().raw("start", self.start).raw("end", self.end).finish()
     }
 }
 

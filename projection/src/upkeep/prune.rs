@@ -6,7 +6,7 @@ use rederive_engine::{Draft, NodeKind, Seq, list_items, object_member};
 
 use super::Upkeep;
 use super::error::UpkeepError;
-use crate::step::message::text_block;
+use crate::step::message::{Object, text_block};
 
 impl Upkeep<'_> {
     /// Replaces the content of the tool result `seq` by `text`: `compaction/prune` and the replacing
@@ -30,7 +30,7 @@ impl Upkeep<'_> {
         let content = object_member(block, "content").ok_or_else(missing)?;
         let pruned = replaced(data, content, &format!("[{}]", text_block(text)));
         let after = before + pruned.len() - data.len();
-        let log = format!("{{\"seq\":{seq},\"bytesBefore\":{before},\"bytesAfter\":{after}}}");
+        let log = Object::new().raw("seq", seq).raw("bytesBefore", before).raw("bytesAfter", after).finish();
         let at = fold.next_seq();
         self.conversation.append(vec![
             Draft::new("compaction/prune", log),
