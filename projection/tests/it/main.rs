@@ -4,3 +4,4 @@
 mod audit;
 mod formats;
 mod incremental;
+mod step;
