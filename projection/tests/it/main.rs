@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, unreachable_pub, reason = "tests")]
 
 mod audit;
+mod example;
 mod formats;
 mod incremental;
 mod step;

@@ -1,7 +1,7 @@
 //! Header reasons, series, and equality by value.
 
 use rederive_projection::audit::Cause;
-use rederive_projection::step::{At, CallConfig, FailedAttempt, Plan, StepError};
+use rederive_projection::step::{At, CallConfig, Failed, FailedAttempt, Plan, StepError, Turn};
 
 use super::{Home, ask, audited, events, extends, plan, reasons, says, turn};
 
@@ -197,9 +197,9 @@ fn a_state_is_found_again_after_it_was_dropped() {
     assert_eq!(attempt.request().digest(), digest);
     assert!(matches!(conversation.begin_turn(), Err(StepError::TurnOpen { turn: 1 })));
     let At::Attempt(attempt) = conversation.at().unwrap() else { panic!("an attempt is open") };
-    drop(attempt.fail(FailedAttempt::new("SERVER", "down")).unwrap());
+    let _: Failed<'_> = attempt.fail(FailedAttempt::new("SERVER", "down")).unwrap();
     let At::Failed(failed) = conversation.at().unwrap() else { panic!("the attempt failed") };
-    drop(failed.give_up().unwrap());
+    let _: Turn<'_> = failed.give_up().unwrap();
     let At::Turn(turn) = conversation.at().unwrap() else { panic!("the turn is open") };
     turn.end("failed").unwrap();
     assert!(matches!(conversation.at().unwrap(), At::Idle(_)));

@@ -11,7 +11,7 @@ use rederive_disk::sim::SimDisk;
 use rederive_engine::{
     NewSession, NodeKind, Replay, Seq, Store, StoreOptions, Target, message_id, object_member, string_text,
 };
-use rederive_projection::audit::audit;
+use rederive_projection::audit::{Cause, audit};
 use rederive_projection::step::{
     At, Attempt, CallConfig, Conversation, FailedAttempt, Plan, ToolResult, message,
 };
@@ -320,7 +320,7 @@ impl Host {
             assert_eq!(audited.blake3, sent.digest().to_string(), "request {index}");
             let rebuilt = reconstruct(&reader, RequestRef::Seq(Seq::new(audited.seq))).unwrap();
             assert_eq!(rebuilt.to_vec(), sent.to_vec());
-            let causes: BTreeSet<&str> = audited.causes.iter().map(|cause| cause.name()).collect();
+            let causes: BTreeSet<&str> = audited.causes.iter().map(Cause::name).collect();
             let Some(earlier) = index.checked_sub(1).and_then(|index| self.handed_out.get(index)) else {
                 continue;
             };

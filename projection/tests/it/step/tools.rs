@@ -1,7 +1,7 @@
 //! Tool calls: permission before effect, one result each, and what a crash leaves.
 
 use rederive_engine::{AppendError, Seq};
-use rederive_projection::step::{At, StepError, ToolResult, message};
+use rederive_projection::step::{At, Step, StepError, ToolResult, message};
 use rederive_projection::verify;
 
 use super::{Home, ask, asks_for, audited, events, plan, says, session, step, surface};
@@ -95,9 +95,9 @@ fn answers_whose_calls_cannot_be_told_apart_are_refused() {
     assert!(matches!(refused, Err(StepError::Append(AppendError::Refused(_)))));
     let before = surface(&conversation);
     let At::Attempt(attempt) = conversation.at().unwrap() else { panic!("the attempt is open") };
-    drop(attempt.settle(asks_for(&["c1"])).unwrap());
+    let _: Step<'_> = attempt.settle(asks_for(&["c1"])).unwrap();
     assert_eq!(surface(&conversation).len(), before.len() + 1);
-    drop(step(&mut conversation));
+    assert_eq!(step(&mut conversation).calls().unwrap().len(), 1);
 }
 
 /// Field case 8: the log that a crash left, opened for writing, and read before that.
