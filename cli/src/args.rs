@@ -92,6 +92,12 @@ pub(crate) enum Command {
         /// Write one page that draws the requests to this file.
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
+        /// Say what the prompt cache of a provider with this format should have given.
+        #[arg(long, value_name = "FORMAT")]
+        provider: Option<Format>,
+        /// Count what each request cost by this table of prices (JSON; see docs/FORMATS.md).
+        #[arg(long, value_name = "FILE", requires = "provider")]
+        prices: Option<PathBuf>,
     },
     /// Compare two requests: header and messages.
     Diff {

@@ -33,7 +33,9 @@ pub use images::{ImageError, QuarantineError, StoreImages, check as check_images
 pub use one_shot::{OneShot, OneShotError};
 pub use projector::{ProjectError, Projector};
 pub use rebuild::{Rebuilder, Settled, canonical_bytes, digest_of};
-pub use reconstruct::{Mismatch, NotARequest, ReconstructError, RequestRef, Verified, reconstruct, verify};
+pub use reconstruct::{
+    Mismatch, NotARequest, ReconstructError, RequestRef, Verified, reconstruct, verify, verify_with_bodies,
+};
 pub use relation::Relation;
 pub use request::{NotADigest, Request, RequestDigest};
 

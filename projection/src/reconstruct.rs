@@ -8,6 +8,7 @@ use std::str::FromStr;
 use rederive_engine::{Event, Fold, Kind, LogOnly, Reader, Seq, StoreError, string_text};
 
 use crate::audit::AuditError;
+use crate::formats::{BodyBuilder, CacheRules, ImageSource, WireRecord};
 use crate::projector::{ProjectError, Projector};
 use crate::rebuild::Rebuilder;
 use crate::request::{Request, RequestDigest};
@@ -154,6 +155,8 @@ pub struct Verified {
     pub requests: u64,
     /// Those whose recorded digest was compared.
     pub compared: u64,
+    /// Provider bodies whose recorded digest was compared.
+    pub bodies: u64,
     /// What is not as it was recorded.
     pub mismatches: Vec<Mismatch>,
 }
@@ -174,6 +177,22 @@ pub enum Mismatch {
         /// What the log gives.
         rebuilt: String,
     },
+    /// The provider body of a `request/dispatch` cannot be made again as it is recorded.
+    #[error("the body dispatched at {seq} is another one: {why}")]
+    Body {
+        /// The `request/dispatch`.
+        seq: Seq,
+        /// What the log gives instead.
+        why: String,
+    },
+    /// The summarising call of a `compaction/start` is not what it records.
+    #[error("the summarising call begun at {seq} is another one: {why}")]
+    Summary {
+        /// The `compaction/start`.
+        seq: Seq,
+        /// What the log gives instead.
+        why: String,
+    },
     /// The checkpoint's surface is not that of the log.
     #[error("the surface of the checkpoint is not that of the log")]
     Surface,
@@ -193,6 +212,60 @@ pub enum Mismatch {
 ///
 /// An [`AuditError`] where the log cannot be read or does not fold.
 pub fn verify(reader: &Reader) -> Result<Verified, AuditError> {
+    check(reader, None)
+}
+
+/// As [`verify`], and makes every body again whose digest a dispatch recorded; `tree_id` is the name of
+/// the session at the root of the tree of forks, `images` where the bodies' images are.
+///
+/// # Cost
+///
+/// Beside that of [`verify`], what is new in each body, and reading its images.
+///
+/// # Errors
+///
+/// As [`verify`]. A body that cannot be made again is a mismatch.
+pub fn verify_with_bodies(
+    reader: &Reader,
+    tree_id: &str,
+    images: &dyn ImageSource,
+) -> Result<Verified, AuditError> {
+    check(reader, Some(Bodies { tree_id, images, builder: BodyBuilder::new(), last: None }))
+}
+
+/// Bodies that are made again.
+struct Bodies<'a> {
+    tree_id: &'a str,
+    images: &'a dyn ImageSource,
+    builder: BodyBuilder,
+    last: Option<Request>,
+}
+
+impl Bodies<'_> {
+    /// Compares the body of `request` with the record in its dispatch `event`, where there is one.
+    fn compare(&mut self, event: &Event, request: &Request, verified: &mut Verified) {
+        let Some(text) = event.data_at(&["wire"]) else { return };
+        verified.bodies += 1;
+        if let Err(why) = self.check(text, request) {
+            verified.mismatches.push(Mismatch::Body { seq: event.seq(), why });
+        }
+    }
+
+    fn check(&mut self, text: &str, request: &Request) -> Result<(), String> {
+        let record = WireRecord::parse(text).map_err(|error| error.to_string())?;
+        let options = record.options(&CacheRules::built_in()).map_err(|error| error.to_string())?;
+        let known = self.last.as_ref().map_or(0, |last| request.unchanged_since(last));
+        self.last = Some(request.clone());
+        let body = self.builder.next(&request.in_tree(self.tree_id), known, &options, self.images);
+        let body = body.map_err(|error| error.to_string())?;
+        if record.matches(&body) {
+            return Ok(());
+        }
+        Err(format!("the log gives {} bytes with the digest blake3:{}", body.len(), body.digest().to_hex()))
+    }
+}
+
+fn check(reader: &Reader, mut bodies: Option<Bodies<'_>>) -> Result<Verified, AuditError> {
     let mut verified = Verified::default();
     let mut rebuilder = Rebuilder::new(reader.types().clone());
     for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
@@ -200,7 +273,12 @@ pub fn verify(reader: &Reader) -> Result<Verified, AuditError> {
         if *event.kind() == Kind::LogOnly(LogOnly::RequestDispatch) {
             verified.compared += 1;
             match rebuilder.next_request() {
-                Ok(request) => compare(&event, &request, &mut verified.mismatches),
+                Ok(request) => {
+                    compare(&event, &request, &mut verified.mismatches);
+                    if let Some(bodies) = &mut bodies {
+                        bodies.compare(&event, &request, &mut verified);
+                    }
+                }
                 Err(ProjectError::NoHeader { .. }) => verified.mismatches.push(Mismatch::Dispatch {
                     seq: event.seq(),
                     what: "header",
@@ -208,6 +286,9 @@ pub fn verify(reader: &Reader) -> Result<Verified, AuditError> {
                     rebuilt: "none".to_owned(),
                 }),
             }
+        }
+        if *event.kind() == Kind::LogOnly(LogOnly::CompactionStart) {
+            compare_summary(&event, rebuilder.fold(), &mut verified.mismatches);
         }
         let settled = rebuilder.push(&event)?;
         verified.events += 1;
@@ -221,6 +302,19 @@ pub fn verify(reader: &Reader) -> Result<Verified, AuditError> {
         verified.mismatches.push(Mismatch::Next);
     }
     Ok(verified)
+}
+
+/// Compares the summarising call of a `compaction/start` with what it records; logs of other hosts
+/// record none.
+fn compare_summary(event: &Event, fold: &Fold, mismatches: &mut Vec<Mismatch>) {
+    let Some(recorded) = event.data_at(&["input", "digest"]).and_then(string_text) else { return };
+    let seq = event.seq();
+    let why = match crate::upkeep::input_recorded_in(event, fold) {
+        Ok(input) if format!("blake3:{}", input.digest()) == recorded => return,
+        Ok(input) => format!("the log gives blake3:{}", input.digest()),
+        Err(error) => error.to_string(),
+    };
+    mismatches.push(Mismatch::Summary { seq, why });
 }
 
 fn same_surface(a: &Fold, b: &Fold) -> bool {

@@ -4,17 +4,39 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use rederive_engine::{NewSession, Seq};
-use rederive_projection::RequestRef;
-use rederive_projection::audit::{AuditedRequest, audit, html};
-use rederive_projection::reconstruct;
+use rederive_projection::audit::{AuditedRequest, ProviderView, audit, audit_with, html};
+use rederive_projection::formats::cache::PriceTable;
+use rederive_projection::formats::{BodyOptions, Format, ImageSource, NoObjects};
+use rederive_projection::{RequestRef, StoreImages, reconstruct};
 
-use super::{Context, session_id};
+use super::body::tree_id;
+use super::{Context, object, session_id};
 use crate::failure::Failure;
 use crate::output;
 
-pub(crate) fn run(context: &Context, id: &str, page: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    context: &Context,
+    id: &str,
+    page: Option<&Path>,
+    provider: Option<Format>,
+    prices: Option<&Path>,
+) -> Result<ExitCode, Failure> {
     let store = context.read()?;
-    let audit = audit(&store.read_session(&session_id(id)?)?)?;
+    let reader = store.read_session(&session_id(id)?)?;
+    let audit = match provider {
+        None => audit(&reader)?,
+        Some(format) => {
+            let objects = object::open_existing(&store)?;
+            let source = objects.as_ref().map(StoreImages::new);
+            let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
+            let view = ProviderView::new(BodyOptions::new(format), tree_id(&store, &reader)?, images);
+            let view = match prices {
+                Some(path) => view.prices(read_prices(path)?),
+                None => view,
+            };
+            audit_with(&reader, &view)?
+        }
+    };
     if let Some(path) = page {
         std::fs::write(path, html(&audit)).map_err(Failure::io("write", path))?;
     }
@@ -23,6 +45,9 @@ pub(crate) fn run(context: &Context, id: &str, page: Option<&Path>) -> Result<Ex
         return Ok(ExitCode::SUCCESS);
     }
     output::line(requests(&audit.requests))?;
+    if let Some(table) = caches(&audit.requests) {
+        output::line(table)?;
+    }
     let summary = &audit.summary;
     output::line(format_args!(
         "{} requests, {} in all, {} kept as a prefix of the one before, {} lost in {} breaks",
@@ -54,6 +79,29 @@ pub(crate) fn run(context: &Context, id: &str, page: Option<&Path>) -> Result<Ex
         output::line(format_args!("node {}{}: {}", problem.seq, call.unwrap_or_default(), problem.what))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn read_prices(path: &Path) -> Result<PriceTable, Failure> {
+    let text = std::fs::read_to_string(path).map_err(Failure::io("read", path))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::Said(format!("{} is no table of prices: {error}", path.display())))
+}
+
+/// What a provider's cache should have given, beside what it reported.
+fn caches(requests: &[AuditedRequest]) -> Option<comfy_table::Table> {
+    let mut table = output::table(&["#EVENT", "#EXPECTED", "#CACHED", "#COST", "MISS"]);
+    for request in requests {
+        let cache = request.cache.as_ref()?;
+        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        table.add_row([
+            request.seq.to_string(),
+            cache.expected_tokens.to_string(),
+            number(request.cache_read_tokens),
+            number(cache.cost_micros),
+            cache.error.clone().unwrap_or_else(|| cache.miss.unwrap_or_default().to_owned()),
+        ]);
+    }
+    Some(table)
 }
 
 /// A table of requests and how each relates to the one before.

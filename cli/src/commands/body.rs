@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, args: &RequestArgs) -> Result<ExitCode, Fai
             "bytes": body.len(),
             "blake3": body.digest().to_string(),
             "rules": body.rules().map(|applied| serde_json::json!({
-                "seq": applied.seq, "rule": format!("{:?}", applied.rule), "detail": applied.detail,
+                "seq": applied.seq, "rule": applied.rule.name(), "detail": applied.detail,
             })).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, args: &RequestArgs) -> Result<ExitCode, Fai
     for applied in body.rules() {
         let node = applied.seq.map(|seq| format!("node {seq}: ")).unwrap_or_default();
         let detail = applied.detail.as_deref().unwrap_or_default();
-        eprintln!("rederive: {node}{:?} {detail}", applied.rule);
+        eprintln!("rederive: {node}{} {detail}", applied.rule.name());
     }
     let mut out = std::io::stdout().lock();
     body.write_to(&mut out)?;
@@ -87,7 +87,7 @@ fn provider(request: &Request) -> Option<String> {
 }
 
 /// The name of the session at the root of the tree of forks, as far as the store still knows it.
-fn tree_id(store: &Store, reader: &Reader) -> Result<String, Failure> {
+pub(super) fn tree_id(store: &Store, reader: &Reader) -> Result<String, Failure> {
     let mut id = reader.id().to_string();
     let mut parent = reader.header_line().parent_session().map(str::to_owned);
     // A tree that is deeper, or an imported one that names itself, is cut off here.

@@ -48,7 +48,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Log { id, from, kind } => show::log(&context, &id, from, kind.as_deref()),
         Command::Messages { id, at, closed } => show::messages(&context, &id, at, closed),
         Command::Request(request) => body::run(&context, &request),
-        Command::Audit { id, html } => audit::run(&context, &id, html.as_deref()),
+        Command::Audit { id, html, provider, prices } => {
+            audit::run(&context, &id, html.as_deref(), provider, prices.as_deref())
+        }
         Command::Diff { id, a, b } => audit::diff(&context, &id, a, b),
         Command::Fork { id, at, name } => audit::fork(&context, &id, at, name),
         Command::Object { command } => object::run(&context, &command),

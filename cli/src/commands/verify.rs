@@ -4,10 +4,12 @@
 use std::process::ExitCode;
 
 use rederive_engine::{Reader, SessionId, Store};
-use rederive_projection::verify;
+use rederive_projection::formats::{ImageSource, NoObjects};
+use rederive_projection::{StoreImages, verify_with_bodies};
 use serde::Serialize;
 
-use super::{Context, session_id};
+use super::body::tree_id;
+use super::{Context, object, session_id};
 use crate::failure::{Failure, chain};
 use crate::output;
 
@@ -17,6 +19,7 @@ struct Row {
     events: u64,
     requests: u64,
     compared: u64,
+    bodies: u64,
     ok: bool,
     error: Option<String>,
 }
@@ -28,13 +31,25 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
         Some(id) => vec![session_id(id)?],
         None => all_sessions(&store)?,
     };
+    let objects = object::open_existing(&store)?;
+    let source = objects.as_ref().map(StoreImages::new);
+    let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
     let bar = output::bar(ids.len() as u64, "verifying");
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
-        let mut row =
-            Row { session: id.to_string(), events: 0, requests: 0, compared: 0, ok: false, error: None };
-        let outcome =
-            store.read_session(&id).map_err(Failure::from).and_then(|reader| check(&reader, &mut row));
+        let mut row = Row {
+            session: id.to_string(),
+            events: 0,
+            requests: 0,
+            compared: 0,
+            bodies: 0,
+            ok: false,
+            error: None,
+        };
+        let outcome = store
+            .read_session(&id)
+            .map_err(Failure::from)
+            .and_then(|reader| check(&store, &reader, images, &mut row));
         match outcome {
             Ok(()) => row.ok = true,
             Err(failure) => row.error = Some(chain(&failure)),
@@ -75,11 +90,12 @@ fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
 }
 
 /// Rebuilds every request and compares it with what was recorded.
-fn check(reader: &Reader, row: &mut Row) -> Result<(), Failure> {
-    let verified = verify(reader)?;
+fn check(store: &Store, reader: &Reader, images: &dyn ImageSource, row: &mut Row) -> Result<(), Failure> {
+    let verified = verify_with_bodies(reader, &tree_id(store, reader)?, images)?;
     row.events = verified.events;
     row.requests = verified.requests;
     row.compared = verified.compared;
+    row.bodies = verified.bodies;
     match verified.mismatches.first() {
         None => Ok(()),
         Some(mismatch) => Err(Failure::Said(mismatch.to_string())),

@@ -6,6 +6,7 @@
 
 mod cause;
 mod html;
+mod provider;
 mod summary;
 
 use rederive_engine::{Event, Kind, LogOnly, Reader, Refusal, Replay, Seq, StoreError};
@@ -13,12 +14,14 @@ use serde::Serialize;
 
 pub use cause::Cause;
 pub use html::html;
+pub use provider::{CacheAudit, ProviderView};
 pub use summary::{Break, CauseSum, Habit, Summary};
 
 use crate::projector::Projector;
 use crate::relation::Relation;
 use crate::request::Request;
 use cause::{Since, header_causes};
+use provider::Memory;
 
 /// Why a log could not be audited or verified.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +77,9 @@ pub struct AuditedRequest {
     pub input_tokens: Option<u64>,
     /// Input tokens that the provider says it read from its cache.
     pub cache_read_tokens: Option<u64>,
+    /// What the provider's cache could be expected to give, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheAudit>,
 }
 
 impl AuditedRequest {
@@ -121,7 +127,24 @@ pub struct Problem {
 ///
 /// An [`AuditError`].
 pub fn audit(reader: &Reader) -> Result<Audit, AuditError> {
-    let mut walk = Walk::new(reader);
+    walk(reader, None)
+}
+
+/// As [`audit`], with what the cache of one provider could be expected to give for each request.
+///
+/// # Cost
+///
+/// Beside that of [`audit`], one pass over each request.
+///
+/// # Errors
+///
+/// An [`AuditError`]. A request that has no body in the format says so in its own row.
+pub fn audit_with(reader: &Reader, provider: &ProviderView<'_>) -> Result<Audit, AuditError> {
+    walk(reader, Some(provider))
+}
+
+fn walk(reader: &Reader, provider: Option<&ProviderView<'_>>) -> Result<Audit, AuditError> {
+    let mut walk = Walk::new(reader, provider);
     for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
         walk.push(&event?)?;
     }
@@ -136,7 +159,9 @@ pub fn audit(reader: &Reader) -> Result<Audit, AuditError> {
 }
 
 /// A walk over a log, event by event.
-struct Walk {
+struct Walk<'a> {
+    provider: Option<&'a ProviderView<'a>>,
+    memory: Memory,
     replay: Replay,
     projector: Projector,
     last: Option<Request>,
@@ -148,9 +173,11 @@ struct Walk {
     without_header: u64,
 }
 
-impl Walk {
-    fn new(reader: &Reader) -> Self {
+impl<'a> Walk<'a> {
+    fn new(reader: &Reader, provider: Option<&'a ProviderView<'a>>) -> Self {
         Self {
+            provider,
+            memory: Memory::default(),
             replay: Replay::new(reader.types().clone()),
             projector: Projector::new(),
             last: None,
@@ -175,6 +202,11 @@ impl Walk {
                     request.settled_by = Some(event.seq().value());
                     request.input_tokens = tokens(event, "inputTokens");
                     request.cache_read_tokens = tokens(event, "cacheReadTokens");
+                    if let (Some(provider), Some(cache), Some(sent)) =
+                        (self.provider, &mut request.cache, &self.last)
+                    {
+                        provider.settle(&self.memory, cache, sent, event);
+                    }
                 }
             }
             _ => {}
@@ -211,6 +243,7 @@ impl Walk {
             process_boundary: self.since.process_boundary,
             input_tokens: None,
             cache_read_tokens: None,
+            cache: None,
         };
         if let Some(last) = &self.last {
             let relation = Relation::of(last, &request);
@@ -231,6 +264,10 @@ impl Walk {
         }
         audited.images =
             crate::images::count(&request, self.last.as_ref(), self.requests.last().map(|r| r.images));
+        if let Some(provider) = self.provider {
+            let reopened = self.since.process_boundary;
+            audited.cache = Some(provider.expect(&mut self.memory, &request, event, reopened));
+        }
         self.last = Some(request);
         self.since.restart();
         self.requests.push(audited);

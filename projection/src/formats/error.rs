@@ -197,6 +197,32 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The rule's name, as documents and tools print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LoneSurrogate => "lone-surrogate",
+            Self::BlankText => "blank-text",
+            Self::EmptyMessage => "empty-message",
+            Self::ForeignReasoning => "foreign-reasoning",
+            Self::ForeignSignature => "foreign-signature",
+            Self::UnsignedReasoning => "unsigned-reasoning",
+            Self::ReasoningNotCarried => "reasoning-not-carried",
+            Self::SystemAsUser => "system-as-user",
+            Self::ArgumentsWrapped => "arguments-wrapped",
+            Self::ArgumentsEmpty => "arguments-empty",
+            Self::ErrorAsText => "error-as-text",
+            Self::EmptyError => "empty-error",
+            Self::ObjectAfterResults => "object-after-results",
+            Self::TextJoined => "text-joined",
+            Self::Reordered => "reordered",
+            Self::CallIdRewritten => "call-id-rewritten",
+            Self::SignaturePlaceholder => "signature-placeholder",
+            Self::KeyNotSent => "key-not-sent",
+            Self::ConfigNotSent => "config-not-sent",
+            Self::MaxTokensDefault => "max-tokens-default",
+        }
+    }
+
     /// Every rule.
     pub const ALL: &'static [Self] = &[
         Self::LoneSurrogate,

@@ -244,6 +244,11 @@ impl BodyOptions {
         self.format
     }
 
+    /// Whether the stable head's entry is asked to live for an hour.
+    pub fn is_hourly(&self) -> bool {
+        self.head_lifetime == Lifetime::Hour
+    }
+
     /// Asks for a streamed answer. Default: no.
     #[must_use]
     pub fn stream(mut self, stream: bool) -> Self {

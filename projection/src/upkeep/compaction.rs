@@ -5,7 +5,9 @@
 //! locked: what changes outside of the range stays, and a change inside of it refuses the end. An
 //! attempt that is given up leaves its `compaction/start`, which means nothing by itself.
 
-use rederive_engine::{Draft, Kind, LogOnly, Reader, Seq, Surface, members, object_member, string_text};
+use rederive_engine::{
+    Draft, Event, Fold, Kind, LogOnly, Reader, Seq, Surface, members, object_member, string_text,
+};
 
 use super::Upkeep;
 use super::error::{RangeError, UpkeepError};
@@ -247,8 +249,13 @@ fn input_of(
 ///
 /// [`UpkeepError::NoStart`] where the event is none, or is from another host that logged less.
 pub fn summary_input(reader: &Reader, seq: Seq) -> Result<OneShot, UpkeepError> {
-    let missing = || UpkeepError::NoStart { seq };
-    let event = reader.event(seq)?.ok_or_else(missing)?;
+    let event = reader.event(seq)?.ok_or(UpkeepError::NoStart { seq })?;
+    input_recorded_in(&event, &reader.fold_at(seq)?)
+}
+
+/// The summarising call that `event` began; `fold` is the log's right before it.
+pub(crate) fn input_recorded_in(event: &Event, fold: &Fold) -> Result<OneShot, UpkeepError> {
+    let missing = || UpkeepError::NoStart { seq: event.seq() };
     if *event.kind() != Kind::LogOnly(LogOnly::CompactionStart) {
         return Err(missing());
     }
@@ -263,6 +270,5 @@ pub fn summary_input(reader: &Reader, seq: Seq) -> Result<OneShot, UpkeepError> 
     let config = members(config)
         .into_iter()
         .fold(CallConfig::new("", ""), |config, (key, value)| config.set(&key, value));
-    let fold = reader.fold_at(seq)?;
     input_of(fold.surface(), SurfaceRange { start, end }, &config, &instruction)
 }

@@ -9,6 +9,7 @@ mod error;
 mod outline;
 mod prune;
 
+pub(crate) use compaction::input_recorded_in;
 pub use compaction::{Compaction, Summary, SummaryCall, summary_input};
 pub use error::{RangeError, UpkeepError};
 pub use outline::SurfaceRange;

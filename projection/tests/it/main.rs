@@ -5,4 +5,5 @@ mod audit;
 mod example;
 mod formats;
 mod incremental;
+mod providers;
 mod step;
