@@ -9,8 +9,8 @@ use rederive_cas::{
     GetError, ImageRef, MessageReferenceError, Objects, ResolveError, placeholder, references,
 };
 use rederive_engine::{
-    AppendError, Draft, Durability, JournalError, NodeKind, Seq, Session, StoreError, list_items, members,
-    object_member, string_text,
+    AppendError, Draft, Durability, Fold, JournalError, NodeKind, Reader, Seq, Session, StoreError,
+    list_items, members, object_member, string_text,
 };
 
 use crate::formats::{ImageSource, Object, ObjectError};
@@ -199,19 +199,33 @@ pub fn quarantine(
     seq: Seq,
     is_bad: impl Fn(&ImageRef) -> Option<String>,
 ) -> Result<Seq, QuarantineError> {
-    let fold = session.fold();
+    let by = |image: &ImageRef| is_bad(image).map(|why| placeholder(image, &why));
+    let (fold, reader) = (session.fold(), session.reader());
+    let draft = replacement(&fold, &reader, seq, &by)?;
+    session.append(vec![draft], Durability::Synced)?.wait()?;
+    Ok(fold.next_seq())
+}
+
+/// The event that puts other blocks in the place of images of the node `seq`: those that `by` gives,
+/// each a verbatim JSON object.
+pub(crate) fn replacement(
+    fold: &Fold,
+    reader: &Reader,
+    seq: Seq,
+    by: &impl Fn(&ImageRef) -> Option<String>,
+) -> Result<Draft, QuarantineError> {
     let node = fold.surface().get(seq).ok_or(QuarantineError::NotOnSurface { seq })?;
     let (kind, is_result) = match node.kind() {
         NodeKind::User => ("user/message", false),
         NodeKind::ToolResult => ("tool/result", true),
         NodeKind::System | NodeKind::Assistant => return Err(QuarantineError::Kind { seq }),
     };
-    let (message, changed) = without_images(node.text(), &is_bad);
+    let (message, changed) = with_images_replaced(node.text(), by);
     if changed == 0 {
         return Err(QuarantineError::NoImage { seq });
     }
     let data = if is_result {
-        let event = session.reader().event(seq)?.ok_or(QuarantineError::NotOnSurface { seq })?;
+        let event = reader.event(seq)?.ok_or(QuarantineError::NotOnSurface { seq })?;
         // The message alone is rewritten; everything around it in the data stays as it is.
         let (all, old) = (event.data(), event.visible().unwrap_or_default());
         let (before, rest) = all.split_at(old.as_ptr().addr() - all.as_ptr().addr());
@@ -220,28 +234,21 @@ pub fn quarantine(
     } else {
         message
     };
-    let at = fold.next_seq();
-    session.append(vec![Draft::replace(kind, data, seq, seq).citing([seq])], Durability::Synced)?.wait()?;
-    Ok(at)
+    Ok(Draft::replace(kind, data, seq, seq).citing([seq]))
 }
 
-/// The object `raw` with its image blocks, at any depth of `content`, replaced where they are bad.
-fn without_images(raw: &str, is_bad: &impl Fn(&ImageRef) -> Option<String>) -> (String, usize) {
+/// The object `raw` with its image blocks, at any depth of `content`, replaced where `by` gives others.
+fn with_images_replaced(raw: &str, by: &impl Fn(&ImageRef) -> Option<String>) -> (String, usize) {
     let Some(content) = object_member(raw, "content") else { return (raw.to_owned(), 0) };
     let mut changed = 0;
     let mut blocks = Vec::new();
     for block in list_items(content) {
         if object_member(block, "type").and_then(string_text).as_deref() == Some("image") {
-            let bad =
-                ImageRef::from_block(block).ok().and_then(|image| is_bad(&image).map(|why| (image, why)));
-            if let Some((image, why)) = bad {
-                changed += 1;
-                blocks.push(placeholder(&image, &why));
-                continue;
-            }
-            blocks.push(block.to_owned());
+            let other = ImageRef::from_block(block).ok().and_then(|image| by(&image));
+            changed += usize::from(other.is_some());
+            blocks.push(other.unwrap_or_else(|| block.to_owned()));
         } else if members(block).iter().any(|(key, _)| key == "content") {
-            let (inner, more) = without_images(block, is_bad);
+            let (inner, more) = with_images_replaced(block, by);
             changed += more;
             blocks.push(inner);
         } else {

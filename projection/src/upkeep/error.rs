@@ -2,6 +2,7 @@
 
 use rederive_engine::{Seq, StoreError};
 
+use crate::images::QuarantineError;
 use crate::one_shot::OneShotError;
 use crate::step::StepError;
 
@@ -92,6 +93,9 @@ pub enum UpkeepError {
         /// The event.
         seq: Seq,
     },
+    /// The node's images cannot be replaced.
+    #[error(transparent)]
+    Images(#[from] QuarantineError),
     /// The log could not be appended to or read.
     #[error(transparent)]
     Step(#[from] StepError),

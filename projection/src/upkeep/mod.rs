@@ -1,9 +1,11 @@
-//! Upkeep: what rewrites the surface so that a conversation can go on. Compaction and pruning.
+//! Upkeep: what rewrites the surface so that a conversation can go on. Compaction, pruning, and
+//! attachments that cannot be sent.
 //!
 //! Every operation is one logged replace in one atomic batch, and cannot produce a log that admission
 //! refuses or a request that a provider would: a tool call is never parted from its result, and node
 //! 0 is never covered while it is the system prompt.
 
+mod attachments;
 mod compaction;
 mod error;
 mod outline;
