@@ -13,6 +13,7 @@ mod damage;
 mod errors;
 mod fixtures;
 mod fork;
+mod limits;
 mod power;
 mod sessions;
 mod sim;
