@@ -13,7 +13,11 @@ pub(crate) use door::Door;
 pub use door::Replay;
 pub use rule::{Refusal, Rule};
 
-use crate::event::json::{array_items, as_text, member};
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
+use crate::event::json::{array_items, as_text, member, member_first_byte};
 use crate::event::{Event, Kind, LogOnly, NodeKind, SurfaceOp};
 use crate::fold::Fold;
 use crate::types::TypeRegistry;
@@ -83,7 +87,7 @@ fn check_payload(event: &Event, node: NodeKind) -> Result<(), Refusal> {
     else {
         return refuse("data.message", "missing, or no object");
     };
-    if member(message, "content").and_then(<[u8]>::first) != Some(&b'[') {
+    if member_first_byte(message, "content") != Some(b'[') {
         return refuse("content", "the message has no content array");
     }
     if node == NodeKind::Assistant {
@@ -103,7 +107,8 @@ fn check_payload(event: &Event, node: NodeKind) -> Result<(), Refusal> {
 
 fn check_tool_error(event: &Event) -> Result<(), Refusal> {
     // Most results are no errors; finding that out costs one search.
-    if memchr::memmem::find(&event.data, b"error").is_none() && memchr::memchr(b'\\', &event.data).is_none() {
+    static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("error"));
+    if ERROR.find(&event.data).is_none() && memchr::memchr(b'\\', &event.data).is_none() {
         return Ok(());
     }
     if member(&event.data, "error").is_none() {
@@ -163,7 +168,7 @@ fn check_replace(
                 "a tool/result takes the place of exactly one tool/result".into(),
             );
         };
-        if only.rest_digest() != Some(crate::fold::rest_digest(&event.data)) {
+        if only.rest_digest() != Some(crate::fold::rest_digest(event)) {
             return refuse(
                 Rule::ToolRewrite,
                 "data",

@@ -271,9 +271,33 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    /// Passes over a string of a text that was checked before: only its end is looked for.
+    fn checked_string(&mut self) -> Result<Key, JsonError> {
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let Some(step) = quote_or_escape(rest) else {
+                self.at = self.text.len();
+                return Err(self.grammar("the text ends inside a string"));
+            };
+            self.at += step;
+            if self.peek() == Some(b'"') {
+                let span = Span { start: start as u32, end: self.at as u32 };
+                self.at += 1;
+                return Ok(Key { span, escaped });
+            }
+            escaped = true;
+            self.at += 2;
+        }
+    }
+
     /// Scans a string; the span is without the quotes.
     fn string(&mut self) -> Result<Key, JsonError> {
         self.at += 1;
+        if self.checked {
+            return self.checked_string();
+        }
         let start = self.at;
         let mut escaped = false;
         loop {
@@ -355,6 +379,17 @@ impl<'a> Scanner<'a> {
         }
         Ok(())
     }
+}
+
+/// How many bytes stand before the next quote or backslash; `None` where the text ends first.
+fn quote_or_escape(text: &[u8]) -> Option<usize> {
+    let (words, _) = text.as_chunks::<8>();
+    if let Some(word) = words.first()
+        && let Some(step) = stop_in_word(*word)
+    {
+        return Some(step);
+    }
+    memchr::memchr2(b'"', b'\\', text)
 }
 
 /// How many bytes stand before the next quote, backslash or control character; `None` where the
@@ -549,6 +584,31 @@ pub(crate) fn member<'a>(raw: &'a [u8], key: &str) -> Option<&'a [u8]> {
         if key_is(found.span.of(raw), key) {
             return raw.get(start..scanner.at);
         }
+        scanner.space();
+    }
+}
+
+/// The first byte of the value of `key` in the object `raw`, which must be of checked grammar. Does not
+/// look at the rest of the value.
+pub(crate) fn member_first_byte(raw: &[u8], key: &str) -> Option<u8> {
+    let mut scanner = Scanner::new(raw, true);
+    if scanner.peek() != Some(b'{') {
+        return None;
+    }
+    loop {
+        scanner.at += 1;
+        scanner.space();
+        if scanner.peek() != Some(b'"') {
+            return None;
+        }
+        let found = scanner.string().ok()?;
+        scanner.space();
+        scanner.at += 1;
+        scanner.space();
+        if key_is(found.span.of(raw), key) {
+            return scanner.peek();
+        }
+        scanner.value(1, UNRECORDED).ok()?;
         scanner.space();
     }
 }

@@ -5,6 +5,8 @@
 //! `1.0` and `10e-1` are one number, and so are `0` and `-0`; `2^53` and `2^53 + 1` are two. No
 //! number passes through a double. The form is for comparison alone; it is never written out.
 
+use std::borrow::Cow;
+
 use super::json::{Span, array_items, object_members, string_value};
 
 /// A digest of a value that equal values share: BLAKE3 of the canonical form.
@@ -62,17 +64,16 @@ fn write(raw: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_object(raw: &[u8], leave_out: &[&[&str]], out: &mut Vec<u8>) {
-    let mut members: Vec<(Vec<u8>, Span)> = object_members(raw)
-        .into_iter()
-        .map(|(key, value)| (string_value(key.of(raw)).into_owned(), value))
-        .collect();
-    members.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut members: Vec<(Cow<'_, [u8]>, Span)> =
+        object_members(raw).into_iter().map(|(key, value)| (string_value(key.of(raw)), value)).collect();
+    members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     out.push(b'{');
     for (key, value) in members {
+        // Most members are named by no path: no list is made for them.
         let below: Vec<&[&str]> = leave_out
             .iter()
             .filter_map(|path| path.split_first())
-            .filter(|(first, _)| first.as_bytes() == key)
+            .filter(|(first, _)| first.as_bytes() == &*key)
             .map(|(_, rest)| rest)
             .collect();
         if below.iter().any(|rest| rest.is_empty()) {

@@ -197,7 +197,7 @@ impl Fold {
                 seq: event.seq,
                 place: Place(event.seq.value()),
                 kind,
-                rest: (kind == NodeKind::ToolResult).then(|| rest_digest(&event.data)),
+                rest: (kind == NodeKind::ToolResult).then(|| rest_digest(event)),
                 text: span.of(&event.data).into(),
             };
             match event.op {
@@ -282,10 +282,10 @@ impl Counters {
 
 /// The digest of everything in a tool result's data but its content: what the message says beside
 /// its content array, and what the array's first block says beside its own content.
-pub(crate) fn rest_digest(data: &[u8]) -> ValueDigest {
-    let block = member(data, "message")
-        .and_then(|message| member(message, "content"))
+pub(crate) fn rest_digest(event: &Event) -> ValueDigest {
+    let message = event.visible.map(|span| span.of(&event.data)).unwrap_or_default();
+    let block = member(message, "content")
         .and_then(|content| array_items(content).into_iter().next())
         .unwrap_or_default();
-    digest_without(&[(data, &[&["message", "content"]]), (block, &[&["content"]])])
+    digest_without(&[(&event.data, &[&["message", "content"]]), (block, &[&["content"]])])
 }

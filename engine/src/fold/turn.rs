@@ -2,7 +2,9 @@
 //!
 //! Owns what the closers of an interrupted turn are made from. Knows no surface.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use memchr::memmem::Finder;
 
 use crate::event::json::{array_items, as_safe_integer, as_text, member};
 use crate::event::{Event, Kind, LogOnly};
@@ -122,18 +124,20 @@ impl TurnState {
 
 /// The ids of the calls that an assistant message asks for, in order.
 fn tool_calls(event: &Event) -> Vec<String> {
-    content_ids(event, "tool-call", "id")
+    static CALL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tool-call"));
+    content_ids(event, &CALL, "tool-call", "id")
 }
 
 /// The ids of the calls that a tool result answers.
 fn answered_calls(event: &Event) -> Vec<String> {
-    content_ids(event, "tool-result", "toolCallId")
+    static RESULT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("tool-result"));
+    content_ids(event, &RESULT, "tool-result", "toolCallId")
 }
 
-fn content_ids(event: &Event, block_type: &str, key: &str) -> Vec<String> {
+fn content_ids(event: &Event, finder: &Finder<'_>, block_type: &str, key: &str) -> Vec<String> {
     let Some(message) = event.visible.map(|span| span.of(&event.data)) else { return Vec::new() };
     // Most messages have no such block; finding that out costs one search.
-    if memchr::memmem::find(message, block_type.as_bytes()).is_none() {
+    if finder.find(message).is_none() {
         return Vec::new();
     }
     let Some(content) = member(message, "content") else { return Vec::new() };

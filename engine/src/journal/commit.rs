@@ -90,11 +90,43 @@ struct Progress {
     written: u64,
     synced: u64,
     syncing: bool,
+    /// Up to where the sync in flight reaches, while there is one.
+    in_flight: u64,
+    /// Whether the sync in flight, or else the last one, is an odd one.
+    odd: bool,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { file: None, generation: 0, written: FRAMES_START, synced: FRAMES_START, syncing: false }
+        Self {
+            file: None,
+            generation: 0,
+            written: FRAMES_START,
+            synced: FRAMES_START,
+            syncing: false,
+            in_flight: FRAMES_START,
+            odd: false,
+        }
+    }
+}
+
+/// Those who wait for one file: for the sync in flight, or for the one behind it. Two queues, used in
+/// turns, so that the end of a sync wakes those it took in and one more, who leads the next: with one
+/// queue every waiter would wake at the end of every sync.
+#[derive(Debug, Default)]
+struct Queues {
+    odd: Condvar,
+    even: Condvar,
+}
+
+impl Queues {
+    fn of(&self, odd: bool) -> &Condvar {
+        if odd { &self.odd } else { &self.even }
+    }
+
+    fn wake_all(&self) {
+        self.odd.notify_all();
+        self.even.notify_all();
     }
 }
 
@@ -123,7 +155,7 @@ impl State {
 #[derive(Debug, Default)]
 pub(super) struct Commit {
     state: Mutex<State>,
-    changed: Condvar,
+    queues: Pair<Queues>,
     pub(super) counters: Counters,
 }
 
@@ -143,7 +175,7 @@ impl Commit {
         file.written = end;
         file.synced = end;
         drop(state);
-        self.changed.notify_all();
+        self.queues.get(side).wake_all();
     }
 
     /// Says that `side` is written up to `end`.
@@ -168,7 +200,13 @@ impl Commit {
     /// Poisons the journal for a sync outside of its files that failed.
     pub(super) fn poison(&self, path: &Path) {
         self.locked().poisoned.get_or_insert_with(|| path.to_owned());
-        self.changed.notify_all();
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for side in Side::BOTH {
+            self.queues.get(side).wake_all();
+        }
     }
 
     /// The ends of what both files hold now.
@@ -197,8 +235,11 @@ impl Commit {
                 return Ok(());
             }
             state.check()?;
-            state = if state.files.get(end.side).syncing {
-                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            let file = state.files.get(end.side);
+            state = if file.syncing {
+                let taken_in = file.generation == end.generation && end.offset <= file.in_flight;
+                let queue = self.queues.get(end.side).of(file.odd == taken_in);
+                queue.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
                 self.lead(state, end.side)?
             };
@@ -210,10 +251,12 @@ impl Commit {
         let mut state = self.locked();
         loop {
             state.check()?;
-            if !state.files.get(side).syncing {
+            let file = state.files.get(side);
+            if !file.syncing {
                 break;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let next = self.queues.get(side).of(!file.odd);
+            state = next.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         self.lead(state, side).map(drop)
     }
@@ -229,6 +272,9 @@ impl Commit {
         let (generation, written) = (progress.generation, progress.written);
         assert!(!progress.syncing, "one sync in flight per file");
         progress.syncing = true;
+        progress.in_flight = written;
+        progress.odd = !progress.odd;
+        let odd = progress.odd;
         drop(state);
 
         let outcome = file.sync();
@@ -249,7 +295,13 @@ impl Commit {
                 Err(JournalError::Sync { path, source })
             }
         };
-        self.changed.notify_all();
+        let queues = self.queues.get(side);
+        if outcome.is_ok() {
+            queues.of(odd).notify_all();
+            queues.of(!odd).notify_one();
+        } else {
+            self.wake_all();
+        }
         outcome
     }
 

@@ -331,6 +331,8 @@ impl JournalSet {
             for side in Side::BOTH {
                 if writer.files.get(side).is_some() {
                     writer.reset(side, 0)?;
+                    // A closed journal is no reason to keep disk space.
+                    writer.shrink(side)?;
                 }
             }
         }

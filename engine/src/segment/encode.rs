@@ -181,7 +181,7 @@ impl<'a> Digests<'a> {
             .binary_search_by_key(&event.seq, |node| node.seq)
             .ok()
             .and_then(|index| self.nodes.get(index)?.rest)
-            .unwrap_or_else(|| rest_digest(&event.data))
+            .unwrap_or_else(|| rest_digest(event))
     }
 }
 
