@@ -7,4 +7,5 @@ mod example;
 mod formats;
 mod incremental;
 mod providers;
+mod recorded;
 mod step;
