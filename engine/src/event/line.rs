@@ -312,18 +312,47 @@ pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
 pub(crate) fn length(event: &Event) -> u64 {
     let around = match &event.shape {
         Shape::Order(order) => {
-            let (mut before, mut behind) = (Vec::with_capacity(96), Vec::with_capacity(64));
+            let (mut before, mut behind) = (Counted(0), Counted(0));
             write_around(event, *order, &mut before, &mut behind);
-            before.len() + behind.len()
+            before.0 + behind.0
         }
         Shape::Verbatim { before, behind } => before.len() + behind.len(),
     };
     (around + event.data.len()) as u64
 }
 
+/// Where a line's bytes go.
+pub(crate) trait Out {
+    fn push(&mut self, byte: u8);
+    fn extend_from_slice(&mut self, bytes: &[u8]);
+}
+
+impl Out for Vec<u8> {
+    fn push(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Only counts, so that a length costs no copy.
+struct Counted(usize);
+
+impl Out for Counted {
+    fn push(&mut self, _: u8) {
+        self.0 += 1;
+    }
+
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}
+
 /// Writes what stands before the data to `before` and what stands behind it to `behind`; `false`
 /// where the order has no data.
-fn write_around(event: &Event, order: KeyOrder, before: &mut Vec<u8>, behind: &mut Vec<u8>) -> bool {
+fn write_around<O: Out>(event: &Event, order: KeyOrder, before: &mut O, behind: &mut O) -> bool {
     let mut out = &mut *before;
     let mut codes = order.0;
     let mut found_data = false;
@@ -383,7 +412,7 @@ fn write_around(event: &Event, order: KeyOrder, before: &mut Vec<u8>, behind: &m
     found_data
 }
 
-fn write_number(mut value: u64, out: &mut Vec<u8>) {
+fn write_number(mut value: u64, out: &mut impl Out) {
     let mut digits = [0_u8; 20];
     let mut length = 0;
     for digit in digits.iter_mut().rev() {
@@ -399,7 +428,7 @@ fn write_number(mut value: u64, out: &mut Vec<u8>) {
 
 /// Writes `text` as a JSON string: quotes, backslashes and control characters escaped, all else as
 /// it is.
-pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_string(text: &str, out: &mut impl Out) {
     out.push(b'"');
     for &byte in text.as_bytes() {
         match byte {

@@ -167,28 +167,30 @@ impl Surface {
     pub(crate) fn replace(&mut self, range: Range<usize>, mut node: Node) -> Undo {
         debug_assert!(!range.is_empty() && range.end <= self.nodes.len(), "admission checked the range");
         let index = range.start;
-        let shadowed = if range.len() == 1 {
-            self.nodes.get(index).cloned().into_iter().collect()
+        // A long range is cut out of the tree, not copied from it.
+        let (shadowed, tail) = if range.len() == 1 {
+            (self.nodes.get(index).cloned().into_iter().collect(), None)
         } else {
-            self.nodes.focus().narrow(range.clone()).into_iter().cloned().collect::<Vector<_>>()
+            let tail = self.nodes.split_off(range.end);
+            (self.nodes.split_off(range.start), Some(tail))
         };
         if let Some(first) = shadowed.front() {
             node.place = first.place;
         }
         for old in &shadowed {
-            self.moved.remove(&old.seq);
+            if old.place.value() != old.seq.value() {
+                self.moved.remove(&old.seq);
+            }
             self.forget_system(old);
         }
         self.moved.insert(node.seq, node.place);
         self.index_system(&node);
         let node = Arc::new(node);
-        if range.len() == 1 {
-            self.nodes.set(index, node);
-        } else {
-            let tail = self.nodes.split_off(range.end);
-            self.nodes.truncate(range.start);
+        if let Some(tail) = tail {
             self.nodes.push_back(node);
             self.nodes.append(tail);
+        } else {
+            self.nodes.set(index, node);
         }
         let before = Arc::clone(&self.changes);
         self.generation = self.generation.next();
