@@ -33,11 +33,15 @@ pub enum Goal {
     Memory,
     /// Open of a store with 100,000 sessions and a list of the newest 50.
     List,
+    /// Images into the store and out of it.
+    Objects,
+    /// A provider's next body.
+    Bodies,
 }
 
 impl Goal {
     /// Every goal, in the order of the table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::DurableAppend,
         Self::Fanout,
         Self::BufferedAppend,
@@ -49,6 +53,8 @@ impl Goal {
         Self::Size,
         Self::Memory,
         Self::List,
+        Self::Objects,
+        Self::Bodies,
     ];
 
     /// The name in reports.
@@ -65,6 +71,8 @@ impl Goal {
             Self::Size => "stored size",
             Self::Memory => "memory of an open session",
             Self::List => "open of a store with 100,000 sessions and listing the newest 50",
+            Self::Objects => "images of 1 and 20 MB, put and get",
+            Self::Bodies => "a provider's next body",
         }
     }
 }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rederive_benches::paths::{Settings, append, live, many, memory, open, rebuild, size, wear};
+use rederive_benches::paths::{
+    Settings, append, bodies, live, many, memory, objects, open, rebuild, size, wear,
+};
 use rederive_benches::report::Report;
 use rederive_benches::{BenchError, during};
 
@@ -32,7 +34,8 @@ struct Arguments {
     child_memory: Option<String>,
 }
 
-const PATHS: [&str; 8] = ["append", "live", "open", "rebuild", "size", "memory", "many", "wear"];
+const PATHS: [&str; 10] =
+    ["append", "live", "open", "rebuild", "size", "memory", "many", "wear", "objects", "bodies"];
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
@@ -75,6 +78,8 @@ fn run(arguments: &Arguments) -> Result<(), BenchError> {
                 memory::run(&settings, &mut report, &program)?;
             }
             "many" => many::run(&settings, &mut report)?,
+            "objects" => objects::run(&settings, &mut report)?,
+            "bodies" => bodies::run(&settings, &mut report)?,
             _ => wear::run(&settings, &mut report)?,
         }
     }

@@ -5,9 +5,11 @@
 //! a report.
 
 pub mod append;
+pub mod bodies;
 pub mod live;
 pub mod many;
 pub mod memory;
+pub mod objects;
 pub mod open;
 pub mod rebuild;
 pub mod size;

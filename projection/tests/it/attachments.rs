@@ -36,7 +36,7 @@ fn png(width: u32, height: u32, mut pixel: impl FnMut(u32, u32) -> u8) -> Vec<u8
 }
 
 fn objects(folder: &std::path::Path) -> Objects {
-    Objects::open(Arc::new(OsDisk), &folder.join("objects"), ObjectsOptions::default()).unwrap()
+    Objects::open(Arc::new(OsDisk), folder.join("objects"), ObjectsOptions::default()).unwrap()
 }
 
 fn put(objects: &Objects, bytes: &[u8]) -> ImageRef {
