@@ -13,10 +13,11 @@ use crate::peers;
 use crate::report::{Bound, Goal, Report, Row};
 use crate::{BenchError, during};
 
-/// Bytes that do not compress, another run of them for each `seed`.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+/// What a JPEG begins with, and bytes that do not compress, another run of them for each `seed`.
+fn picture(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(bytes + 8);
+    out.extend_from_slice(&[0xff, 0xd8, 0xff, 0xe0]);
     while out.len() < bytes {
         state ^= state << 13;
         state ^= state >> 7;
@@ -47,10 +48,14 @@ fn one(
     let folder = settings.fresh()?;
     let objects = Objects::open(Arc::new(OsDisk), folder.path().join("objects"), ObjectsOptions::default())
         .map_err(during("open objects"))?;
+    // A store in use has all its folders.
+    for seed in 0..1_500 {
+        objects.put(&picture(1_000_000 + seed, 64)).map_err(during("put an object"))?;
+    }
     let plain = folder.path().join("plain");
     let mut measured = Rounds::new(4);
     for round in 0..rounds {
-        let object = noise(round + 1, bytes);
+        let object = picture(round + 1, bytes);
         let path = plain.with_extension(round.to_string());
         let (put_plain, outcome) = timed(|| {
             let hash = blake3::hash(&object);

@@ -184,16 +184,43 @@ impl SegmentReader {
     ///
     /// Reads only the blocks that hold them, each once; copies each text once.
     pub(crate) fn visible(&self, seqs: &[Seq]) -> Result<Vec<VisibleText>, SegmentError> {
-        let mut blocks = VisibleBlocks::new(self);
-        let mut out = Vec::with_capacity(seqs.len());
+        let mut texts = Vec::with_capacity(seqs.len());
         for seq in seqs {
             let found = self.directory.texts.binary_search_by_key(seq, |text| text.seq).ok();
-            let text = found.and_then(|index| self.directory.texts.get(index)).ok_or_else(|| {
+            texts.push(found.and_then(|index| self.directory.texts.get(index)).ok_or_else(|| {
                 self.damaged(Section::Directory, 0, Malformed("a node's event has no text here"))
-            })?;
-            out.push(VisibleText { text: blocks.text(text)?.into(), rest: text.rest });
+            })?);
         }
-        Ok(out)
+        let bytes: u64 = texts.iter().map(|text| u64::from(text.bytes)).sum();
+        if bytes < UNPACKED_ALONE_BYTES {
+            return self.texts_of(&texts);
+        }
+        // Unpacking is what opening a long conversation costs, and blocks do not need each other.
+        let mut before = 0;
+        let half = texts.iter().position(|text| {
+            before += u64::from(text.bytes);
+            bytes / 2 < before
+        });
+        let block = half.and_then(|half| texts.get(half)).map(|text| text.block);
+        let half = texts.partition_point(|text| Some(text.block) < block);
+        let (first, second) = texts.split_at(half);
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(|| self.texts_of(second));
+            let mut all = self.texts_of(first)?;
+            match beside.join() {
+                Ok(rest) => all.append(&mut rest?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            Ok(all)
+        })
+    }
+
+    fn texts_of(&self, texts: &[&Text]) -> Result<Vec<VisibleText>, SegmentError> {
+        let mut blocks = VisibleBlocks::new(self);
+        texts
+            .iter()
+            .map(|text| Ok(VisibleText { text: blocks.text(text)?.into(), rest: text.rest }))
+            .collect()
     }
 
     /// The events without their texts, ascending. Reads and keeps the envelopes, and no column.
@@ -316,6 +343,9 @@ impl SegmentReader {
         }
     }
 }
+
+/// Texts of fewer bytes are unpacked by one thread, since another one costs more than it saves.
+const UNPACKED_ALONE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Texts of the column `visible`, through the block that was read last.
 struct VisibleBlocks<'a> {

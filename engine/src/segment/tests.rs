@@ -109,6 +109,27 @@ fn texts_of_every_length_read_back() {
     check(&sealed(&log.events, &end), &log.events, &end);
 }
 
+/// Over the size from which two threads unpack.
+#[test]
+fn many_texts_read_back_in_order() {
+    let mut log = Sample::new(2);
+    for nth in 0..120 {
+        let text = log.rng.prose(if nth % 7 == 0 { 90_000 } else { 12_000 });
+        log.user(&text);
+    }
+    let end = log.fold().checkpoint();
+    let bytes = sealed(&log.events, &end);
+    check(&bytes, &log.events, &end);
+    // Damage in either half is found.
+    for part in [3, 5, 6] {
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() * part / 8] ^= 1;
+        let Ok(reader) = open(&damaged) else { continue };
+        let seqs: Vec<Seq> = reader.visible_seqs().collect();
+        assert!(reader.visible(&seqs).is_err() || reader.events(Seq::FIRST..Seq::new(999)).is_err());
+    }
+}
+
 #[test]
 fn the_conformance_vectors_read_back() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/valid");
