@@ -23,7 +23,7 @@ use crate::ids::{Generation, Place, Seq};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub(crate) seq: Seq,
-    pub(crate) text: Arc<[u8]>,
+    pub(crate) text: Arc<str>,
 }
 
 impl Header {
@@ -34,7 +34,7 @@ impl Header {
 
     /// The verbatim text of its `data.header`.
     pub fn text(&self) -> &str {
-        crate::event::text(&self.text)
+        &self.text
     }
 }
 
@@ -183,7 +183,10 @@ impl Fold {
         match &event.kind {
             Kind::LogOnly(LogOnly::RequestHeader) => {
                 if let Some(span) = event.visible {
-                    self.header = Some(Header { seq: event.seq, text: span.of(&event.data).into() });
+                    self.header = Some(Header {
+                        seq: event.seq,
+                        text: crate::event::text(span.of(&event.data)).into(),
+                    });
                 }
             }
             Kind::LogOnly(LogOnly::SessionTitle) => {
@@ -198,7 +201,7 @@ impl Fold {
                 place: Place(event.seq.value()),
                 kind,
                 rest: (kind == NodeKind::ToolResult).then(|| rest_digest(event)),
-                text: span.of(&event.data).into(),
+                text: crate::event::text(span.of(&event.data)).into(),
             };
             match event.op {
                 Some(SurfaceOp::Replace { start, end }) => {
@@ -246,7 +249,7 @@ impl Fold {
     }
 
     /// The fold that `checkpoint` describes; `texts` are the texts of its nodes, in order.
-    pub(crate) fn restore(checkpoint: &Checkpoint, texts: Vec<Box<[u8]>>, header: Option<Header>) -> Self {
+    pub(crate) fn restore(checkpoint: &Checkpoint, texts: Vec<Box<str>>, header: Option<Header>) -> Self {
         debug_assert_eq!(checkpoint.nodes.len(), texts.len(), "a text for each node");
         let nodes = checkpoint.nodes.iter().zip(texts).map(|(mark, text)| Node {
             seq: mark.seq,

@@ -24,7 +24,7 @@ pub struct Node {
     pub(crate) place: Place,
     pub(crate) kind: NodeKind,
     pub(crate) rest: Option<ValueDigest>,
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Box<str>,
 }
 
 impl Node {
@@ -45,7 +45,7 @@ impl Node {
 
     /// The verbatim text of the node's message.
     pub fn text(&self) -> &str {
-        crate::event::text(&self.text)
+        &self.text
     }
 
     /// For a tool result, the digest of everything in its data but the message's content.

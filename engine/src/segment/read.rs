@@ -26,7 +26,7 @@ const SMALL: [Section; 5] =
 /// The text of an event that reaches the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VisibleText {
-    pub(crate) text: Box<[u8]>,
+    pub(crate) text: Box<str>,
     /// For a tool result, the digest of everything in its data but the message's content.
     pub(crate) rest: Option<ValueDigest>,
 }
@@ -345,7 +345,7 @@ impl SegmentReader {
 }
 
 /// Texts of fewer bytes are unpacked by one thread, since another one costs more than it saves.
-const UNPACKED_ALONE_BYTES: u64 = 2 * 1024 * 1024;
+const UNPACKED_ALONE_BYTES: u64 = 512 * 1024;
 
 /// Texts of the column `visible`, through the block that was read last.
 struct VisibleBlocks<'a> {
@@ -359,7 +359,7 @@ impl<'a> VisibleBlocks<'a> {
         Self { reader, unpacker: Unpacker::new(), last: None }
     }
 
-    fn text(&mut self, text: &Text) -> Result<&[u8], SegmentError> {
+    fn text(&mut self, text: &Text) -> Result<&str, SegmentError> {
         let reader = self.reader;
         let fault = |what| reader.damaged(Section::Visible, 0, Malformed(what));
         if self.last.as_ref().is_none_or(|(index, _)| *index != text.block) {
@@ -372,11 +372,8 @@ impl<'a> VisibleBlocks<'a> {
         let start = text.offset as usize;
         let found = raw.get(start..start + text.bytes as usize);
         let found = found.ok_or_else(|| fault("a text lies outside its block"))?;
-        // Later readers take the bytes for text; content that JSON would refuse harms nobody.
-        if std::str::from_utf8(found).is_err() {
-            return Err(fault("a text is not UTF-8"));
-        }
-        Ok(found)
+        // Content that JSON would refuse harms nobody.
+        std::str::from_utf8(found).map_err(|_| fault("a text is not UTF-8"))
     }
 }
 
@@ -450,7 +447,7 @@ impl EventBlocks<'_> {
                             .split_at_checked(start as usize)
                             .ok_or_else(|| fault("a span lies outside"))?;
                         woven.extend_from_slice(head);
-                        woven.extend_from_slice(self.visible.text(text)?);
+                        woven.extend_from_slice(self.visible.text(text)?.as_bytes());
                         woven.extend_from_slice(tail);
                         Some(Span { start, end: start + text.bytes })
                     }

@@ -60,7 +60,7 @@ fn check(bytes: &[u8], events: &[Event], end: &Checkpoint) {
     let seqs: Vec<Seq> = with_text.iter().map(|event| event.seq).collect();
     assert_eq!(reader.visible_seqs().collect::<Vec<_>>(), seqs);
     for (found, event) in reader.visible(&seqs).unwrap().iter().zip(&with_text) {
-        assert_eq!(&*found.text, event.visible().unwrap().as_bytes());
+        assert_eq!(&*found.text, event.visible().unwrap());
     }
     let some: Vec<Seq> = seqs.iter().copied().step_by(3).collect();
     assert_eq!(reader.visible(&some).unwrap().len(), some.len());
