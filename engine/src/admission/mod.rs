@@ -106,9 +106,10 @@ fn check_payload(event: &Event, node: NodeKind) -> Result<(), Refusal> {
 }
 
 fn check_tool_error(event: &Event) -> Result<(), Refusal> {
-    // Most results are no errors; finding that out costs one search.
+    // Most results are no errors; finding that out costs two searches.
     static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("error"));
-    if ERROR.find(&event.data).is_none() && memchr::memchr(b'\\', &event.data).is_none() {
+    static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
+    if ERROR.find(&event.data).is_none() && ESCAPED.find(&event.data).is_none() {
         return Ok(());
     }
     if member(&event.data, "error").is_none() {

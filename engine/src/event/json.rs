@@ -613,6 +613,21 @@ pub(crate) fn member_first_byte(raw: &[u8], key: &str) -> Option<u8> {
     }
 }
 
+/// The first item of the array `raw`, which must be of checked grammar.
+pub(crate) fn first_item(raw: &[u8]) -> Option<&[u8]> {
+    let mut scanner = Scanner::new(raw, true);
+    if scanner.peek() != Some(b'[') {
+        return None;
+    }
+    scanner.at += 1;
+    scanner.space();
+    let start = scanner.at;
+    if scanner.peek() == Some(b']') || scanner.value(1, UNRECORDED).is_err() {
+        return None;
+    }
+    raw.get(start..scanner.at)
+}
+
 /// The items of the array `raw`, which must be of checked grammar; empty where it is no array.
 pub(crate) fn array_items(raw: &[u8]) -> Vec<&[u8]> {
     let mut scanner = Scanner::new(raw, true);

@@ -14,7 +14,7 @@ pub use step::{LastRequest, StepState, Target, message_id};
 pub use surface::{Node, Surface};
 pub use turn::{PendingCall, TurnState};
 
-use crate::event::json::{array_items, member};
+use crate::event::json::{first_item, member};
 use crate::event::value::{ValueDigest, digest_without};
 use crate::event::{Event, Kind, LogOnly, NodeKind, SurfaceOp};
 use crate::ids::{Generation, Place, Seq};
@@ -286,9 +286,22 @@ impl Counters {
 /// The digest of everything in a tool result's data but its content: what the message says beside
 /// its content array, and what the array's first block says beside its own content.
 pub(crate) fn rest_digest(event: &Event) -> ValueDigest {
-    let message = event.visible.map(|span| span.of(&event.data)).unwrap_or_default();
-    let block = member(message, "content")
-        .and_then(|content| array_items(content).into_iter().next())
-        .unwrap_or_default();
-    digest_without(&[(&event.data, &[&["message", "content"]]), (block, &[&["content"]])])
+    let data: &[u8] = &event.data;
+    let message = event.visible.map(|span| span.of(data)).unwrap_or_default();
+    let content = member(message, "content").unwrap_or_default();
+    let block = first_item(content).unwrap_or_default();
+    // The contents are long and do not count: what is compared is cut free of them first.
+    let data = without(data, content);
+    let block = without(block, member(block, "content").unwrap_or_default());
+    digest_without(&[(&data, &[&["message", "content"]]), (&block, &[&["content"]])])
+}
+
+/// `whole` with a number in the place of the value `part`, which lies in it; `whole` where there is
+/// none.
+fn without<'a>(whole: &'a [u8], part: &[u8]) -> std::borrow::Cow<'a, [u8]> {
+    let start = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
+    match (whole.get(..start), whole.get(start.wrapping_add(part.len())..)) {
+        (Some(before), Some(behind)) if !part.is_empty() => [before, b"0", behind].concat().into(),
+        _ => whole.into(),
+    }
 }
