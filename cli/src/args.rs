@@ -162,7 +162,11 @@ pub(crate) enum Command {
         repair: Option<PathBuf>,
     },
     /// Show what the store holds, in numbers.
-    Stats,
+    Stats {
+        /// Read every event, and count images that a host still logs as base64 text.
+        #[arg(long)]
+        inline: bool,
+    },
 }
 
 /// Which request, and in which form.

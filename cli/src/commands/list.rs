@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use rederive_engine::{ListPlace, SessionInfo, SessionState};
+use rederive_engine::{ListPlace, Seq, SessionInfo, SessionState, Store};
 use serde::Serialize;
 
-use super::{Context, session_id};
+use super::{Context, object, session_id};
 use crate::failure::Failure;
 use crate::output;
 
@@ -16,6 +16,7 @@ struct Row {
     events: u64,
     bytes: u64,
     stored_bytes: u64,
+    images: u64,
     created_at: u64,
     last_activity: u64,
     cwd: Option<String>,
@@ -33,6 +34,7 @@ impl Row {
             events: info.events(),
             bytes: info.line_bytes(),
             stored_bytes: info.stored_bytes(),
+            images: info.references(),
             created_at: info.created_at_ms(),
             last_activity: info.last_activity_ms(),
             cwd: info.cwd().map(Into::into),
@@ -74,7 +76,8 @@ pub(crate) fn sessions(
         output::json(&rows)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = output::table(&["SESSION", "LAST ACTIVITY", "#EVENTS", "#SIZE", "#STORED", "TITLE"]);
+    let mut table =
+        output::table(&["SESSION", "LAST ACTIVITY", "#EVENTS", "#SIZE", "#STORED", "#IMAGES", "TITLE"]);
     for row in &rows {
         let state = match (row.writer, row.state) {
             (Some(pid), _) => format!(" (open in {pid})"),
@@ -87,6 +90,7 @@ pub(crate) fn sessions(
             row.events.to_string(),
             output::size(row.bytes),
             output::size(row.stored_bytes),
+            row.images.to_string(),
             output::short(row.title.as_deref().unwrap_or_default(), 50),
         ]);
     }
@@ -106,10 +110,11 @@ pub(crate) fn sessions(
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
+pub(crate) fn stats(context: &Context, inline: bool) -> Result<ExitCode, Failure> {
     let store = context.read()?;
     let stats = store.stats()?;
-    let rows: [(&str, u64); 7] = [
+    let objects = objects(&store)?;
+    let mut rows: Vec<(&str, u64)> = vec![
         ("sessions", stats.sessions()),
         ("events", stats.events()),
         ("line_bytes", stats.line_bytes()),
@@ -117,7 +122,13 @@ pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
         ("segment_bytes", stats.segment_bytes()),
         ("index_bytes", stats.index_bytes()),
         ("journal_bytes", stats.journal_bytes()),
+        ("objects", objects.0),
+        ("object_bytes", objects.1),
     ];
+    if inline {
+        let (images, bytes) = inline_images(&store)?;
+        rows.extend([("inline_images", images), ("inline_image_bytes", bytes)]);
+    }
     if context.json {
         let map: serde_json::Map<String, serde_json::Value> =
             rows.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -133,4 +144,51 @@ pub(crate) fn stats(context: &Context) -> Result<ExitCode, Failure> {
     table.add_row(["stored / logged".to_owned(), format!("{}.{:03}", per_mille / 1000, per_mille % 1000)]);
     output::line(table)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many objects there are, and what their files hold.
+fn objects(store: &Store) -> Result<(u64, u64), Failure> {
+    let Some(objects) = object::open_existing(store)? else { return Ok((0, 0)) };
+    let (mut count, mut bytes) = (0, 0);
+    for digest in objects.list()? {
+        count += 1;
+        // One that is damaged is counted; `object verify` says what is wrong with it.
+        bytes += objects.stat(&digest).map_or(0, |stat| stat.stored_bytes);
+    }
+    Ok((count, bytes))
+}
+
+/// Runs of base64 in all events that are long enough to be a picture, and their bytes.
+fn inline_images(store: &Store) -> Result<(u64, u64), Failure> {
+    const RUN_BYTES_MIN: usize = 256;
+    const MARK: &str = "base64,";
+    let (mut images, mut bytes) = (0, 0);
+    let mut place = None;
+    loop {
+        let page = store.sessions_page(place, 1000)?;
+        for info in page.sessions() {
+            let reader = store.read_session(info.id())?;
+            for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
+                let event = event?;
+                let data = event.data();
+                // A data URL, or the field in which providers carry base64 beside its media type.
+                for mark in [MARK, "\"data\":\""] {
+                    for (at, _) in data.match_indices(mark) {
+                        let rest = data.as_bytes().get(at + mark.len()..).unwrap_or_default();
+                        let is_base64 =
+                            |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/=\\nr".contains(byte);
+                        let run = rest.iter().take_while(is_base64).count();
+                        if RUN_BYTES_MIN <= run {
+                            images += 1;
+                            bytes += run as u64;
+                        }
+                    }
+                }
+            }
+        }
+        place = page.next();
+        if place.is_none() {
+            return Ok((images, bytes));
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Gc => rm::sweep(&context),
         Command::Doctor { repair: None } => doctor::look(&context),
         Command::Doctor { repair: Some(into) } => doctor::repair(&context, &into),
-        Command::Stats => list::stats(&context),
+        Command::Stats { inline } => list::stats(&context, inline),
         Command::Log { id, from, kind } => show::log(&context, &id, from, kind.as_deref()),
         Command::Messages { id, at, closed } => show::messages(&context, &id, at, closed),
         Command::Request(request) => body::run(&context, &request),

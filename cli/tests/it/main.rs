@@ -15,5 +15,6 @@ mod full_disk;
 mod imports;
 mod kills;
 mod listing;
+mod pictures;
 mod processes;
 mod support;
