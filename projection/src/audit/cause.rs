@@ -53,7 +53,7 @@ pub enum Cause {
         /// The rewritten `tool/result`.
         seq: u64,
     },
-    /// A node whose attachment is lost or refused was replaced by a placeholder.
+    /// A node whose attachment is lost or refused was replaced, by a placeholder or a smaller image.
     Attachment {
         /// The replacing event.
         seq: u64,
@@ -136,10 +136,14 @@ impl Since {
     fn cause_of(&self, event: &Event, node: NodeKind) -> Cause {
         let seq = event.seq().value();
         let cites_summary = event.source_event_seqs().iter().any(|seq| self.summaries.contains(seq));
-        let placeholder = event.visible().is_some_and(|text| text.contains(crate::images::PLACEHOLDER_MARK));
+        // A placeholder, or a smaller variant, which alone says what the original measured.
+        let attachment = event.visible().is_some_and(|text| {
+            text.contains(crate::images::PLACEHOLDER_MARK)
+                || (event.source_event_seqs().len() == 1 && text.contains("\"originalWidth\""))
+        });
         match node {
             NodeKind::System => Cause::SystemPrompt { seq },
-            _ if placeholder => Cause::Attachment { seq },
+            _ if attachment => Cause::Attachment { seq },
             NodeKind::ToolResult => Cause::Pruning { seq },
             _ if cites_summary || self.compacting || event.source_event_seqs().len() > 1 => {
                 Cause::Compaction { seq }

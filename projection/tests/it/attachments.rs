@@ -209,6 +209,9 @@ fn images_that_a_request_cannot_carry_are_shrunk_and_the_past_stays_provable() {
     check_images(&request, &objects, Some(&RouteLimits::ANTHROPIC)).unwrap();
     assert_eq!(images(&request).unwrap().len(), 21);
     assert_eq!(surface(&conversation).len(), request.surface().len() + 1);
+    let audit = audited(&conversation);
+    let last = audit.requests.last().unwrap();
+    assert!(last.causes.iter().all(|cause| cause.name() == "attachment") && last.causes.len() == 21);
     let verified = verify(&conversation.reader().unwrap()).unwrap();
     assert_eq!((verified.compared, verified.mismatches.len()), (22, 0), "every earlier request is provable");
 }
