@@ -268,6 +268,8 @@ fn replaces(settings: &Settings, report: &mut Report) -> Result<(), BenchError> 
     let prunes = settings.pick(200, 40);
     for index in 0..prunes {
         let draft = open.prune_at(1 + index * (nodes - 100) / prunes)?;
+        // A sync of the sealing thread holds up any write to the same file system.
+        open.settle()?;
         prune.push_micros(open.replace(draft)?);
         let (took, request) = timed(|| open.request());
         request?;
