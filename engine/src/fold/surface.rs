@@ -71,7 +71,7 @@ pub struct Surface {
 }
 
 /// How many changes a surface remembers one by one.
-const CHANGES_MAX: usize = 64;
+const CHANGES_MAX: usize = 32;
 
 /// How to take back one operation.
 #[derive(Debug)]
@@ -194,10 +194,9 @@ impl Surface {
         }
         let before = Arc::clone(&self.changes);
         self.generation = self.generation.next();
-        let changes = Arc::make_mut(&mut self.changes);
-        while changes.last().is_some_and(|(_, later)| *later >= index) {
-            changes.pop();
-        }
+        // Always of one size, and a small one: an allocator has such a block at hand.
+        let mut changes = Vec::with_capacity(CHANGES_MAX + 1);
+        changes.extend(self.changes.iter().copied().filter(|(_, earlier)| *earlier < index));
         changes.push((self.generation, index));
         if changes.len() > CHANGES_MAX
             && let Some((_, oldest)) = changes.first().copied()
@@ -208,6 +207,7 @@ impl Surface {
                 *index = oldest;
             }
         }
+        self.changes = Arc::new(changes);
         Undo::Replaced { index, shadowed, changes: before }
     }
 
