@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::event::json::{array_items, as_text, member, member_first_byte};
+use crate::event::json::{array_items, as_text, first_item, member, member_first_byte};
 use crate::event::{Event, Kind, LogOnly, NodeKind, SurfaceOp};
 use crate::fold::Fold;
 use crate::types::TypeRegistry;
@@ -117,7 +117,7 @@ fn check_tool_error(event: &Event) -> Result<(), Refusal> {
     }
     let says_error = |raw: &[u8]| member(raw, "isError") == Some(b"true");
     let message = event.visible.map(|span| span.of(&event.data)).unwrap_or_default();
-    let first = member(message, "content").and_then(|content| array_items(content).into_iter().next());
+    let first = member(message, "content").and_then(first_item);
     if says_error(message) || first.is_some_and(says_error) {
         return Ok(());
     }

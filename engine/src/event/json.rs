@@ -561,9 +561,9 @@ pub(crate) fn object_members(raw: &[u8]) -> Vec<(Span, Span)> {
     scanner.members.list.iter().map(|member| (member.key, member.value)).collect()
 }
 
-/// The value of `key` in the object `raw`, which must be of checked grammar. Looks no further than
-/// the member.
-pub(crate) fn member<'a>(raw: &'a [u8], key: &str) -> Option<&'a [u8]> {
+/// A scanner that stands at the value of `key` in the object `raw`, which must be of checked grammar;
+/// `None` where `raw` is no object or has no such member. Looks no further than that.
+fn seek<'a>(raw: &'a [u8], key: &str) -> Option<Scanner<'a>> {
     let mut scanner = Scanner::new(raw, true);
     if scanner.peek() != Some(b'{') {
         return None;
@@ -579,75 +579,61 @@ pub(crate) fn member<'a>(raw: &'a [u8], key: &str) -> Option<&'a [u8]> {
         scanner.space();
         scanner.at += 1;
         scanner.space();
-        let start = scanner.at;
-        scanner.value(1, UNRECORDED).ok()?;
         if key_is(found.span.of(raw), key) {
-            return raw.get(start..scanner.at);
+            return Some(scanner);
         }
+        scanner.value(1, UNRECORDED).ok()?;
         scanner.space();
     }
+}
+
+/// The value of `key` in the object `raw`, which must be of checked grammar. Looks no further than
+/// the member.
+pub(crate) fn member<'a>(raw: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let mut scanner = seek(raw, key)?;
+    let start = scanner.at;
+    scanner.value(1, UNRECORDED).ok()?;
+    raw.get(start..scanner.at)
 }
 
 /// The first byte of the value of `key` in the object `raw`, which must be of checked grammar. Does not
 /// look at the rest of the value.
 pub(crate) fn member_first_byte(raw: &[u8], key: &str) -> Option<u8> {
+    seek(raw, key)?.peek()
+}
+
+/// The items of the array `raw`, which must be of checked grammar, as they are asked for; none where
+/// it is no array.
+fn items(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut scanner = Scanner::new(raw, true);
-    if scanner.peek() != Some(b'{') {
-        return None;
-    }
-    loop {
-        scanner.at += 1;
-        scanner.space();
-        if scanner.peek() != Some(b'"') {
+    let is_array = scanner.peek() == Some(b'[');
+    scanner.at += 1;
+    scanner.space();
+    std::iter::from_fn(move || {
+        if !is_array || scanner.peek().is_none_or(|byte| byte == b']') {
             return None;
         }
-        let found = scanner.string().ok()?;
-        scanner.space();
-        scanner.at += 1;
-        scanner.space();
-        if key_is(found.span.of(raw), key) {
-            return scanner.peek();
-        }
-        scanner.value(1, UNRECORDED).ok()?;
-        scanner.space();
-    }
-}
-
-/// The first item of the array `raw`, which must be of checked grammar.
-pub(crate) fn first_item(raw: &[u8]) -> Option<&[u8]> {
-    let mut scanner = Scanner::new(raw, true);
-    if scanner.peek() != Some(b'[') {
-        return None;
-    }
-    scanner.at += 1;
-    scanner.space();
-    let start = scanner.at;
-    if scanner.peek() == Some(b']') || scanner.value(1, UNRECORDED).is_err() {
-        return None;
-    }
-    raw.get(start..scanner.at)
-}
-
-/// The items of the array `raw`, which must be of checked grammar; empty where it is no array.
-pub(crate) fn array_items(raw: &[u8]) -> Vec<&[u8]> {
-    let mut scanner = Scanner::new(raw, true);
-    let mut items = Vec::new();
-    if scanner.peek() != Some(b'[') {
-        return items;
-    }
-    scanner.at += 1;
-    scanner.space();
-    while scanner.peek().is_some_and(|byte| byte != b']') {
         let start = scanner.at;
         if scanner.value(1, UNRECORDED).is_err() {
-            break;
+            scanner.at = raw.len();
+            return None;
         }
-        items.extend(raw.get(start..scanner.at));
+        let item = raw.get(start..scanner.at);
         scanner.space();
         if scanner.peek() == Some(b',') {
             scanner.at += 1;
             scanner.space();
         }
-    }
-    items
+        item
+    })
+}
+
+/// The first item of the array `raw`, which must be of checked grammar.
+pub(crate) fn first_item(raw: &[u8]) -> Option<&[u8]> {
+    items(raw).next()
+}
+
+/// The items of the array `raw`, which must be of checked grammar; empty where it is no array.
+pub(crate) fn array_items(raw: &[u8]) -> Vec<&[u8]> {
+    items(raw).collect()
 }

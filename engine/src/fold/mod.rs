@@ -1,8 +1,8 @@
 //! The fold: everything that a log's events add up to.
 //!
 //! Owns the surface, the header in force, the open turn, what the step protocol goes on from, the
-//! counters and the title of one log, and the one way to advance them. Knows no disk. A batch is taken whole or not at all: what it
-//! changed can be undone until it is settled.
+//! counters and the title of one log, and the one way to advance them. Knows no disk. A batch is
+//! taken whole or not at all: what it changed can be undone until it is settled.
 
 mod step;
 mod surface;

@@ -91,19 +91,6 @@ enum Incoming<'a> {
 /// Makes a batch's last event from the fold behind the others; `None` gives the batch up.
 type Last<'a> = &'a mut dyn FnMut(&Fold) -> Option<Draft>;
 
-/// Why a batch was not written.
-enum NotWritten {
-    Error(AppendError),
-    /// Whoever makes the last event gave up.
-    Stopped,
-}
-
-impl<E: Into<AppendError>> From<E> for NotWritten {
-    fn from(error: E) -> Self {
-        Self::Error(error.into())
-    }
-}
-
 impl Session {
     /// The session's name.
     pub fn id(&self) -> &SessionId {
@@ -140,7 +127,8 @@ impl Session {
     /// - [`AppendError::Refused`]: a rule is broken; log, surface and header are as before.
     /// - [`AppendError::Journal`]: the frame could not be written; the session is as before.
     pub fn append(&mut self, batch: Vec<Draft>, durability: Durability) -> Result<Ticket, AppendError> {
-        self.write_all(Incoming::Drafts(&batch, None), Origin::Host, durability)
+        let written = self.write(Incoming::Drafts(&batch, None), Origin::Host, durability)?;
+        Ok(self.written(written))
     }
 
     /// As [`Session::append`], and admits the types that only the store and the step protocol write.
@@ -151,7 +139,8 @@ impl Session {
         batch: Vec<Draft>,
         durability: Durability,
     ) -> Result<Ticket, AppendError> {
-        self.write_all(Incoming::Drafts(&batch, None), Origin::Store, durability)
+        let written = self.write(Incoming::Drafts(&batch, None), Origin::Store, durability)?;
+        Ok(self.written(written))
     }
 
     /// As [`Session::append_reserved`], with one more event that `last` makes from what the log adds
@@ -171,14 +160,8 @@ impl Session {
                 None
             }
         };
-        match self.write(Incoming::Drafts(batch, Some(&mut make)), Origin::Store, durability) {
-            Ok(ticket) => Ok(ticket),
-            Err(NotWritten::Error(error)) => Err(error.into()),
-            Err(NotWritten::Stopped) => match failed {
-                Some(error) => Err(error),
-                None => Ok(self.store.core.journal().done()),
-            },
-        }
+        let written = self.write(Incoming::Drafts(batch, Some(&mut make)), Origin::Store, durability)?;
+        failed.map_or_else(|| Ok(self.written(written)), Err)
     }
 
     /// Admits events as lines of the log format and writes them as one frame. Seq and time may be
@@ -186,28 +169,22 @@ impl Session {
     ///
     /// Cost and errors as [`Session::append`].
     pub fn append_lines(&mut self, lines: &[Bytes], durability: Durability) -> Result<Ticket, AppendError> {
-        self.write_all(Incoming::Lines(lines, Form::Draft), Origin::Host, durability)
+        let written = self.write(Incoming::Lines(lines, Form::Draft), Origin::Host, durability)?;
+        Ok(self.written(written))
     }
 
-    fn write_all(
-        &mut self,
-        incoming: Incoming<'_>,
-        origin: Origin,
-        durability: Durability,
-    ) -> Result<Ticket, AppendError> {
-        match self.write(incoming, origin, durability) {
-            Ok(ticket) => Ok(ticket),
-            Err(NotWritten::Error(error)) => Err(error),
-            Err(NotWritten::Stopped) => Ok(self.store.core.journal().done()),
-        }
+    /// The ticket of a batch that may have been given up.
+    fn written(&self, ticket: Option<Ticket>) -> Ticket {
+        ticket.unwrap_or_else(|| self.store.core.journal().done())
     }
 
+    /// Writes a batch; `None` where whoever makes its last event gave it up, and nothing happened.
     fn write(
         &mut self,
         incoming: Incoming<'_>,
         origin: Origin,
         durability: Durability,
-    ) -> Result<Ticket, NotWritten> {
+    ) -> Result<Option<Ticket>, AppendError> {
         let core = &self.store.core;
         let journal = core.journal();
         let mut live = self.live.lock();
@@ -215,18 +192,19 @@ impl Session {
         let first = live.fold.next_seq();
         let mut undo = live.fold.begin();
         let admitted = admit_all(core, &self.live, &mut live.fold, &mut undo, incoming, origin);
-        let (events, frame) = match admitted {
-            Ok(admitted) => admitted,
-            Err(halt) => {
+        let Admitted { events, frame } = match admitted {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => {
                 live.fold.undo(undo);
-                return Err(match halt {
-                    Halt::Refused(refusal) => refusal.in_session(self.live.id()).into(),
-                    Halt::Stopped => NotWritten::Stopped,
-                });
+                return Ok(None);
+            }
+            Err(refusal) => {
+                live.fold.undo(undo);
+                return Err(refusal.in_session(self.live.id()).into());
             }
         };
         if events.is_empty() {
-            return Ok(journal.done());
+            return Ok(Some(journal.done()));
         }
         let write = FrameWrite {
             session_key: self.live.key.value(),
@@ -250,7 +228,7 @@ impl Session {
         if live.tail_bytes >= core.options.segment_bytes {
             self.store.sealer.wake();
         }
-        Ok(journal.ticket(end, durability))
+        Ok(Some(journal.ticket(end, durability)))
     }
 
     /// Blocks until every batch of this process that was appended before is synced.
@@ -306,19 +284,14 @@ impl Drop for Session {
     }
 }
 
-/// Why a batch did not get through the door.
-enum Halt {
-    Refused(Refusal),
-    Stopped,
+/// A batch that came through the door, and its frame.
+struct Admitted {
+    events: Vec<Event>,
+    frame: Vec<u8>,
 }
 
-impl From<Refusal> for Halt {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-/// Lets a batch through the door, event by event, and encodes its frame.
+/// Lets a batch through the door, event by event, and encodes its frame; `None` where whoever makes its
+/// last event gave it up.
 fn admit_all(
     core: &Shared,
     session: &LiveSession,
@@ -326,7 +299,7 @@ fn admit_all(
     undo: &mut BatchUndo,
     incoming: Incoming<'_>,
     origin: Origin,
-) -> Result<(Vec<Event>, Vec<u8>), Halt> {
+) -> Result<Option<Admitted>, Refusal> {
     let (count, bytes, form) = match &incoming {
         Incoming::Drafts(drafts, last) => {
             let bytes = drafts.iter().map(|draft| draft.data.len() as u64).sum::<u64>();
@@ -338,7 +311,7 @@ fn admit_all(
     };
     if bytes > core.options.batch_bytes_max && count > 1 {
         let why = format!("the batch has {bytes} bytes, over the limit of {}", core.options.batch_bytes_max);
-        return Err(Refusal::new(crate::Rule::TooLarge, fold.next_seq(), "", &why).into());
+        return Err(Refusal::new(crate::Rule::TooLarge, fold.next_seq(), "", &why));
     }
     let door = Door {
         types: &session.types,
@@ -359,7 +332,7 @@ fn admit_all(
                 push(door.enter_draft(draft, fold, undo)?);
             }
             if let Some(last) = last {
-                let draft = last(fold).ok_or(Halt::Stopped)?;
+                let Some(draft) = last(fold) else { return Ok(None) };
                 push(door.enter_draft(&draft, fold, undo)?);
             }
         }
@@ -369,7 +342,7 @@ fn admit_all(
             }
         }
     }
-    Ok((events, frame.finish()))
+    Ok(Some(Admitted { events, frame: frame.finish() }))
 }
 
 impl LiveSession {
