@@ -13,6 +13,7 @@
 //! ```
 
 pub mod audit;
+mod bodies;
 mod diff;
 pub mod formats;
 mod frozen; // reading order, not the alphabet
@@ -27,6 +28,7 @@ mod request;
 pub mod step;
 pub mod upkeep;
 
+pub use bodies::Bodies;
 pub use diff::{Diff, FieldDiff, MessageDiff, diff};
 pub use frozen::{FrozenMessage, project, project_event};
 pub use images::{ImageError, QuarantineError, StoreImages, check as check_images, images, quarantine};

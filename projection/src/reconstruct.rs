@@ -8,7 +8,8 @@ use std::str::FromStr;
 use rederive_engine::{Event, Fold, Kind, LogOnly, Reader, Seq, StoreError, string_text};
 
 use crate::audit::AuditError;
-use crate::formats::{BodyBuilder, CacheRules, ImageSource, WireRecord};
+use crate::bodies::Bodies;
+use crate::formats::{CacheRules, ImageSource, WireRecord};
 use crate::projector::{ProjectError, Projector};
 use crate::rebuild::Rebuilder;
 use crate::request::{Request, RequestDigest};
@@ -216,7 +217,8 @@ pub fn verify(reader: &Reader) -> Result<Verified, AuditError> {
 }
 
 /// As [`verify`], and makes every body again whose digest a dispatch recorded; `tree_id` is the name of
-/// the session at the root of the tree of forks, `images` where the bodies' images are.
+/// the session at the root of the tree of forks, for records that do not name it; `images` is where the
+/// bodies' images are.
 ///
 /// # Cost
 ///
@@ -230,18 +232,18 @@ pub fn verify_with_bodies(
     tree_id: &str,
     images: &dyn ImageSource,
 ) -> Result<Verified, AuditError> {
-    check(reader, Some(Bodies { tree_id, images, builder: BodyBuilder::new(), last: None }))
+    check(reader, Some(Recorded { tree_id, images, bodies: Bodies::new() }))
 }
 
-/// Bodies that are made again.
-struct Bodies<'a> {
+/// Recorded bodies that are made again.
+struct Recorded<'a> {
+    /// For records that do not name their tree.
     tree_id: &'a str,
     images: &'a dyn ImageSource,
-    builder: BodyBuilder,
-    last: Option<Request>,
+    bodies: Bodies,
 }
 
-impl Bodies<'_> {
+impl Recorded<'_> {
     /// Compares the body of `request` with the record in its dispatch `event`, where there is one.
     fn compare(&mut self, event: &Event, request: &Request, verified: &mut Verified) {
         let Some(text) = event.data_at(&["wire"]) else { return };
@@ -254,9 +256,8 @@ impl Bodies<'_> {
     fn check(&mut self, text: &str, request: &Request) -> Result<(), String> {
         let record = WireRecord::parse(text).map_err(|error| error.to_string())?;
         let options = record.options(&CacheRules::built_in()).map_err(|error| error.to_string())?;
-        let known = self.last.as_ref().map_or(0, |last| request.unchanged_since(last));
-        self.last = Some(request.clone());
-        let body = self.builder.next(&request.in_tree(self.tree_id), known, &options, self.images);
+        let tree_id = record.tree().unwrap_or(self.tree_id);
+        let body = self.bodies.next(request, tree_id, &options, self.images);
         let body = body.map_err(|error| error.to_string())?;
         if record.matches(&body) {
             return Ok(());
@@ -265,7 +266,7 @@ impl Bodies<'_> {
     }
 }
 
-fn check(reader: &Reader, mut bodies: Option<Bodies<'_>>) -> Result<Verified, AuditError> {
+fn check(reader: &Reader, mut recorded: Option<Recorded<'_>>) -> Result<Verified, AuditError> {
     let mut verified = Verified::default();
     let mut rebuilder = Rebuilder::new(reader.types().clone());
     for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
@@ -275,8 +276,8 @@ fn check(reader: &Reader, mut bodies: Option<Bodies<'_>>) -> Result<Verified, Au
             match rebuilder.next_request() {
                 Ok(request) => {
                     compare(&event, &request, &mut verified.mismatches);
-                    if let Some(bodies) = &mut bodies {
-                        bodies.compare(&event, &request, &mut verified);
+                    if let Some(recorded) = &mut recorded {
+                        recorded.compare(&event, &request, &mut verified);
                     }
                 }
                 Err(ProjectError::NoHeader { .. }) => verified.mismatches.push(Mismatch::Dispatch {

@@ -1,8 +1,8 @@
 //! Provider bodies: the next one of a long conversation, beside serde_json serialising the messages.
 
 use rederive_engine::Durability;
-use rederive_projection::Request;
-use rederive_projection::formats::{BodyBuilder, BodyOptions, Format, NoObjects};
+use rederive_projection::formats::{BodyOptions, Format, NoObjects};
+use rederive_projection::{Bodies, Request};
 use serde_json::Value;
 
 use super::Settings;
@@ -15,7 +15,7 @@ use crate::{BenchError, during};
 /// A conversation whose bodies are built one after the other.
 struct Conversation {
     open: Open,
-    builder: BodyBuilder,
+    bodies: Bodies,
     options: BodyOptions,
     last: Option<Request>,
 }
@@ -24,7 +24,7 @@ impl Conversation {
     fn with_nodes(settings: &Settings, nodes: usize) -> Result<Self, BenchError> {
         let open = Open::with_nodes(settings, nodes)?;
         let options = BodyOptions::new(Format::OpenAiChat);
-        let mut conversation = Self { open, builder: BodyBuilder::new(), options, last: None };
+        let mut conversation = Self { open, bodies: Bodies::new(), options, last: None };
         conversation.next()?;
         Ok(conversation)
     }
@@ -34,10 +34,8 @@ impl Conversation {
         for _ in 0..64 {
             self.open.append_next(2, Durability::Buffered)?;
             let request = self.open.request()?;
-            let known = self.last.as_ref().map_or(0, |last| request.unchanged_since(last));
-            let view = request.in_tree("bench");
-            let (took, body) = timed(|| self.builder.next(&view, known, &self.options, &NoObjects));
-            self.last = Some(request.clone());
+            let (took, body) = timed(|| self.bodies.next(&request, "bench", &self.options, &NoObjects));
+            self.last = Some(request);
             // In the middle of a batch of calls there is no body that a provider takes.
             if body.is_ok() {
                 return Ok(micros(took));

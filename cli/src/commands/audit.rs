@@ -9,7 +9,6 @@ use rederive_projection::formats::cache::PriceTable;
 use rederive_projection::formats::{BodyOptions, Format, ImageSource, NoObjects};
 use rederive_projection::{RequestRef, StoreImages, reconstruct};
 
-use super::body::tree_id;
 use super::{Context, object, session_id};
 use crate::failure::Failure;
 use crate::output;
@@ -29,7 +28,8 @@ pub(crate) fn run(
             let objects = object::open_existing(&store)?;
             let source = objects.as_ref().map(StoreImages::new);
             let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
-            let view = ProviderView::new(BodyOptions::new(format), tree_id(&store, &reader)?, images);
+            let view =
+                ProviderView::new(BodyOptions::new(format), store.tree_root(reader.header_line())?, images);
             let view = match prices {
                 Some(path) => view.prices(read_prices(path)?),
                 None => view,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use rederive_cas::policy::RouteLimits;
-use rederive_engine::{Reader, Seq, SessionId, Store, object_member, string_text};
+use rederive_engine::{Seq, object_member, string_text};
 use rederive_projection::formats::{BodyOptions, Format, ImageSource, NoObjects, body};
 use rederive_projection::{Projector, Request, RequestRef, StoreImages, check_images, reconstruct};
 
@@ -40,7 +40,11 @@ pub(crate) fn run(context: &Context, args: &RequestArgs) -> Result<ExitCode, Fai
     }
     let source = objects.as_ref().map(StoreImages::new);
     let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
-    let body = body(&request.in_tree(&tree_id(&store, &reader)?), &BodyOptions::new(args.format), images)?;
+    let body = body(
+        &request.in_tree(&store.tree_root(reader.header_line())?),
+        &BodyOptions::new(args.format),
+        images,
+    )?;
     if context.json {
         output::json(&serde_json::json!({
             "format": args.format.name(),
@@ -84,21 +88,4 @@ fn canonical(context: &Context, request: &Request) -> Result<ExitCode, Failure> 
 fn provider(request: &Request) -> Option<String> {
     let config = object_member(request.header().text(), "config")?;
     object_member(config, "provider").and_then(string_text).map(std::borrow::Cow::into_owned)
-}
-
-/// The name of the session at the root of the tree of forks, as far as the store still knows it.
-pub(super) fn tree_id(store: &Store, reader: &Reader) -> Result<String, Failure> {
-    let mut id = reader.id().to_string();
-    let mut parent = reader.header_line().parent_session().map(str::to_owned);
-    // A tree that is deeper, or an imported one that names itself, is cut off here.
-    for _ in 0..64 {
-        let Some(name) = parent.take() else { break };
-        parent = match SessionId::new(&name).map(|id| store.session_info(&id)) {
-            Some(Ok(info)) => info.parent().map(str::to_owned),
-            Some(Err(rederive_engine::StoreError::NoSession { .. })) | None => None,
-            Some(Err(error)) => return Err(error.into()),
-        };
-        id = name;
-    }
-    Ok(id)
 }

@@ -8,7 +8,6 @@ use rederive_projection::formats::{ImageSource, NoObjects};
 use rederive_projection::{StoreImages, verify_with_bodies};
 use serde::Serialize;
 
-use super::body::tree_id;
 use super::{Context, object, session_id};
 use crate::failure::{Failure, chain};
 use crate::output;
@@ -91,7 +90,7 @@ fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
 
 /// Rebuilds every request and compares it with what was recorded.
 fn check(store: &Store, reader: &Reader, images: &dyn ImageSource, row: &mut Row) -> Result<(), Failure> {
-    let verified = verify_with_bodies(reader, &tree_id(store, reader)?, images)?;
+    let verified = verify_with_bodies(reader, &store.tree_root(reader.header_line())?, images)?;
     row.events = verified.events;
     row.requests = verified.requests;
     row.compared = verified.compared;

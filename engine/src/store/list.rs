@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::error::StoreError;
 use super::session::LiveSession;
 use super::{Shared, Store, catalog};
+use crate::event::HeaderLine;
 use crate::ids::SessionId;
 use crate::index::{Owner, PageCursor};
 use crate::journal::{SlotState, lost_journal, state_of};
@@ -301,6 +302,33 @@ impl Store {
             info.state = state_in(core, owner)?;
         }
         Ok(info)
+    }
+
+    /// The name of the session at the root of the tree of forks that the session of `header_line`
+    /// belongs to, as far as the store still knows its ancestors. What is shared by a whole tree, such
+    /// as a provider's cache key, is named after it.
+    ///
+    /// # Cost
+    ///
+    /// One row of the index for each ancestor, at most 64.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Index`].
+    pub fn tree_root(&self, header_line: &HeaderLine) -> Result<String, StoreError> {
+        let mut root = header_line.id().to_string();
+        let mut parent = header_line.parent_session().map(str::to_owned);
+        // A tree that is deeper, or an imported one that names itself, is cut off here.
+        for _ in 0..64 {
+            let Some(name) = parent.take() else { break };
+            parent = match SessionId::new(&name).map(|id| self.session_info(&id)) {
+                Some(Ok(info)) => info.parent().map(str::to_owned),
+                Some(Err(StoreError::NoSession { .. })) | None => None,
+                Some(Err(error)) => return Err(error),
+            };
+            root = name;
+        }
+        Ok(root)
     }
 
     /// What this process's journal has done since the store was opened; `None` where it is open for

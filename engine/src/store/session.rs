@@ -102,6 +102,16 @@ impl Session {
         &self.live.header_line
     }
 
+    /// The name of the session at the root of this one's tree of forks; see [`Store::tree_root`](crate::Store::tree_root).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Index`].
+    pub fn tree_root(&self) -> Result<String, StoreError> {
+        let store = super::Store { inner: Arc::clone(&self.store) };
+        store.tree_root(self.header_line())
+    }
+
     /// What the log adds up to now. A snapshot: O(1), and unchanged by what is appended later.
     pub fn fold(&self) -> Fold {
         self.live.lock().fold.clone()

@@ -15,6 +15,9 @@ pub struct WireRecord {
     digest: String,
     bytes: usize,
     options: Recorded,
+    /// The root of the tree of forks, after which the cache key is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tree: Option<String>,
 }
 
 /// The options that shape the bytes. Limits refuse or pass, so they are not among them.
@@ -79,7 +82,21 @@ impl WireRecord {
                 cache_key: options.cache_key,
                 rules: options.rules.date().to_owned(),
             },
+            tree: None,
         }
+    }
+
+    /// Records the tree that the body was made for. Which tree a session belongs to is not in its own
+    /// log, and cannot be found out for ever: ancestors may be deleted.
+    #[must_use]
+    pub fn in_tree(mut self, tree_id: &str) -> Self {
+        self.tree = Some(tree_id.to_owned());
+        self
+    }
+
+    /// The tree that the body was made for, where it was recorded.
+    pub fn tree(&self) -> Option<&str> {
+        self.tree.as_deref()
     }
 
     /// The record as JSON text.

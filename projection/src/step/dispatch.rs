@@ -12,7 +12,9 @@ use super::inbox::lock;
 use super::message::Object;
 use super::plan::{Plan, header_event};
 use super::prompt::{self, At};
+use crate::bodies::Bodies;
 use crate::formats::{Body, WireRecord};
+use crate::projector::Projector;
 use crate::request::Request;
 
 /// What a dispatch is made from, beside the plan.
@@ -40,16 +42,17 @@ impl Conversation {
             let at = position(&fold, entry.opens_step);
             let batch = events(&fold, plan, entry, at);
             let (projector, bodies) = (&mut self.projector, &mut self.bodies);
-            let (tree_id, images) = (self.tree_id.as_str(), self.images.as_ref());
-            let (last_body, mut made) = (&mut self.last_body, None);
+            if plan.wire.is_some() && self.tree_id.is_none() {
+                self.tree_id = Some(session.tree_root()?);
+            }
+            let (tree_id, images) = (self.tree_id.as_deref().unwrap_or_default(), self.images.as_ref());
+            let mut made = None;
             let dispatch = |fold: &Fold| -> Result<Draft, StepError> {
                 let request = projector.request(fold)?;
                 let mut wire = None;
                 if let Some(options) = &plan.wire {
-                    let known = last_body.as_ref().map_or(0, |last| request.unchanged_since(last));
-                    *last_body = Some(request.clone());
-                    let body = bodies.next(&request.in_tree(tree_id), known, options, images)?;
-                    wire = Some((WireRecord::of(&body, options).to_json(), body));
+                    let body = bodies.next(&request, tree_id, options, images)?;
+                    wire = Some((WireRecord::of(&body, options).in_tree(tree_id).to_json(), body));
                 }
                 let (record, body) = wire.unzip();
                 let draft = draft(&request, at, record.as_deref());
@@ -61,9 +64,8 @@ impl Conversation {
                 (Ok(ticket), Some((request, body))) => (ticket, request, body),
                 (written, _) => {
                     // They have seen nodes that are not there.
-                    self.projector = crate::projector::Projector::new();
-                    self.bodies = crate::formats::BodyBuilder::new();
-                    self.last_body = None;
+                    self.projector = Projector::new();
+                    self.bodies = Bodies::new();
                     return Err(written.err().unwrap_or(StepError::Closed));
                 }
             }

@@ -110,9 +110,9 @@ pub use plan::{CallConfig, Plan};
 pub use states::{Answer, Attempt, Claim, Failed, FailedAttempt, Planned, Returned, Turn};
 pub use tools::{Call, Step, ToolPermit, ToolResult};
 
-use crate::formats::{BodyBuilder, ImageSource, NoObjects};
+use crate::bodies::Bodies;
+use crate::formats::{ImageSource, NoObjects};
 use crate::projector::Projector;
-use crate::request::Request;
 use crate::upkeep::Upkeep;
 use inbox::{Shared, lock};
 use message::Object;
@@ -124,11 +124,10 @@ use message::Object;
 pub struct Conversation {
     shared: Arc<Mutex<Shared>>,
     id: SessionId,
-    tree_id: String,
+    /// Looked up when the first body is made.
+    tree_id: Option<String>,
     projector: Projector,
-    bodies: BodyBuilder,
-    /// The request of which `bodies` knows the pieces.
-    last_body: Option<Request>,
+    bodies: Bodies,
     images: Arc<dyn ImageSource + Send + Sync>,
 }
 
@@ -155,18 +154,14 @@ pub enum At<'c> {
 }
 
 impl Conversation {
-    /// The conversation of `session`, whose tree of forks is named after the session's own root as
-    /// its header line tells it.
+    /// The conversation of `session`.
     pub fn new(session: Session) -> Self {
-        let id = session.id().clone();
-        let parent = session.header_line().parent_session().map(ToOwned::to_owned);
         Self {
-            tree_id: parent.unwrap_or_else(|| id.as_str().to_owned()),
-            id,
+            tree_id: None,
+            id: session.id().clone(),
             shared: Shared::new(session),
             projector: Projector::new(),
-            bodies: BodyBuilder::new(),
-            last_body: None,
+            bodies: Bodies::new(),
             images: Arc::new(NoObjects),
         }
     }
@@ -179,10 +174,10 @@ impl Conversation {
     }
 
     /// Names the session at the root of the tree of forks, from which providers' cache keys are made.
-    /// Default: the session's parent, or itself.
+    /// Default: what the store knows ([`Session::tree_root`]).
     #[must_use]
     pub fn with_tree_id(mut self, tree_id: impl Into<String>) -> Self {
-        self.tree_id = tree_id.into();
+        self.tree_id = Some(tree_id.into());
         self
     }
 

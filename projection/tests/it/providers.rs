@@ -166,3 +166,31 @@ fn a_wrong_summary_input_is_found() {
     let wrong = verify(&home.store.read_session(imported.id()).unwrap()).unwrap();
     assert!(matches!(wrong.mismatches[..], [Mismatch::Summary { .. }]), "{:?}", wrong.mismatches);
 }
+
+/// A fork of a fork belongs to the tree of its root: its bodies carry the root's cache key, and are made
+/// again when an ancestor is gone.
+#[test]
+fn a_fork_of_a_fork_keeps_the_cache_key_of_its_root() {
+    let home = Home::new();
+    let wired = || plan("p", "m").wire(BodyOptions::new(Format::OpenAiResponses));
+    let mut root = home.create("root");
+    turn(&mut root, "1", wired());
+    root.close().unwrap();
+    for (parent, child) in [("root", "child"), ("child", "grandchild")] {
+        let cut = home.reader(parent).fold().next_seq().previous().unwrap();
+        let new = rederive_engine::NewSession::new(child);
+        let forked = home.store.fork_session(&crate::step::session(parent), cut, new).unwrap();
+        let mut conversation = Conversation::new(forked);
+        let attempt = crate::step::ask(&mut conversation, child, wired());
+        let body = String::from_utf8(attempt.body().unwrap().to_vec()).unwrap();
+        assert!(body.contains(r#""prompt_cache_key":"root""#), "{child}: {}", &body[..300]);
+        attempt.settle(crate::step::says("ok")).unwrap().end().unwrap().end("completed").unwrap();
+        conversation.close().unwrap();
+    }
+    let verified = verify_with_bodies(&home.reader("grandchild"), "root", &NoObjects).unwrap();
+    assert_eq!((verified.bodies, &verified.mismatches[..]), (3, &[][..]));
+    home.store.delete_session(&crate::step::session("child")).unwrap();
+    // What the command can find out now is another name.
+    let verified = verify_with_bodies(&home.reader("grandchild"), "child", &NoObjects).unwrap();
+    assert_eq!((verified.bodies, &verified.mismatches[..]), (3, &[][..]));
+}
