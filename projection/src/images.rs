@@ -10,11 +10,12 @@ use rederive_cas::{
 };
 use rederive_engine::{
     AppendError, Draft, Durability, Fold, JournalError, NodeKind, Reader, Seq, Session, StoreError,
-    list_items, members, object_member, string_text,
+    list_items, members, object_member,
 };
 
 use crate::formats::{ImageSource, Object, ObjectError};
 use crate::request::Request;
+use crate::step::message::{is_type, spliced};
 
 /// What every placeholder's text begins with; the audit knows a replaced attachment by it.
 pub(crate) const PLACEHOLDER_MARK: &str = "[image removed: ";
@@ -115,10 +116,7 @@ fn blocks_of(message: &str) -> usize {
     }
     let mut found = 0;
     for block in list_items(object_member(message, "content").unwrap_or_default()) {
-        match object_member(block, "type").and_then(string_text).as_deref() {
-            Some("image") => found += 1,
-            _ => found += blocks_of(block),
-        }
+        found += if is_type(block, "image") { 1 } else { blocks_of(block) };
     }
     found
 }
@@ -227,10 +225,7 @@ pub(crate) fn replacement(
     let data = if is_result {
         let event = reader.event(seq)?.ok_or(QuarantineError::NotOnSurface { seq })?;
         // The message alone is rewritten; everything around it in the data stays as it is.
-        let (all, old) = (event.data(), event.visible().unwrap_or_default());
-        let (before, rest) = all.split_at(old.as_ptr().addr() - all.as_ptr().addr());
-        let behind = rest.get(old.len()..).unwrap_or_default();
-        format!("{before}{message}{behind}")
+        spliced(event.data(), event.visible().unwrap_or_default(), &message)
     } else {
         message
     };
@@ -243,7 +238,7 @@ fn with_images_replaced(raw: &str, by: &impl Fn(&ImageRef) -> Option<String>) ->
     let mut changed = 0;
     let mut blocks = Vec::new();
     for block in list_items(content) {
-        if object_member(block, "type").and_then(string_text).as_deref() == Some("image") {
+        if is_type(block, "image") {
             let other = ImageRef::from_block(block).ok().and_then(|image| by(&image));
             changed += usize::from(other.is_some());
             blocks.push(other.unwrap_or_else(|| block.to_owned()));
@@ -258,8 +253,5 @@ fn with_images_replaced(raw: &str, by: &impl Fn(&ImageRef) -> Option<String>) ->
     if changed == 0 {
         return (raw.to_owned(), 0);
     }
-    let start = content.as_ptr().addr() - raw.as_ptr().addr();
-    let (before, rest) = raw.split_at(start);
-    let behind = rest.get(content.len()..).unwrap_or_default();
-    (format!("{before}[{}]{behind}", blocks.join(",")), changed)
+    (spliced(raw, content, &format!("[{}]", blocks.join(","))), changed)
 }

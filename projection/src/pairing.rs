@@ -7,17 +7,17 @@ use std::collections::HashMap;
 use rederive_engine::{NodeKind, Seq, Surface, list_items, object_member, string_text};
 
 use crate::audit::Problem;
+use crate::step::message::is_type;
 
 /// The blocks of a message that are of `block_type`, by the string under `key`.
 pub(crate) fn ids(message: &str, block_type: &str, key: &str) -> Vec<String> {
     if !message.contains(block_type) {
         return Vec::new();
     }
-    let text = |block, key| object_member(block, key).and_then(string_text).map(std::borrow::Cow::into_owned);
     list_items(object_member(message, "content").unwrap_or_default())
         .into_iter()
-        .filter(|block| text(block, "type").as_deref() == Some(block_type))
-        .map(|block| text(block, key).unwrap_or_default())
+        .filter(|block| is_type(block, block_type))
+        .map(|block| object_member(block, key).and_then(string_text).unwrap_or_default().into_owned())
         .collect()
 }
 

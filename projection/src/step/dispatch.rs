@@ -61,7 +61,10 @@ impl Conversation {
             };
             let written = session.append_reserved_then(&batch, dispatch, Durability::Synced);
             match (written, made) {
-                (Ok(ticket), Some((request, body))) => (ticket, request, body),
+                (Ok(ticket), Some((request, body))) => {
+                    shared.release();
+                    (ticket, request, body)
+                }
                 (written, _) => {
                     // They have seen nodes that are not there.
                     self.projector = Projector::new();

@@ -46,6 +46,11 @@ impl Shared {
         Ok(self.session()?.fold())
     }
 
+    /// Says that what was claimed has left the inbox, with the batch that was just written.
+    pub(super) fn release(&mut self) {
+        self.claimed = Counts::default();
+    }
+
     pub(super) fn take_session(&mut self) -> Option<Session> {
         self.session.take()
     }
@@ -229,8 +234,19 @@ impl Claimed {
     }
 }
 
+impl Claimed {
+    /// Takes the claimed messages out of the inbox, never to be sent. Durable on return.
+    pub(super) fn discard(self) -> Result<(), StepError> {
+        let mut shared = lock(&self.shared);
+        let ticket = shared.session()?.append(self.removal(), Durability::Synced)?;
+        shared.release();
+        drop(shared);
+        Ok(ticket.wait()?)
+    }
+}
+
 impl Drop for Claimed {
     fn drop(&mut self) {
-        lock(&self.shared).claimed = Counts::default();
+        lock(&self.shared).release();
     }
 }

@@ -73,6 +73,13 @@ impl Object {
     }
 }
 
+/// `whole` with `part`, a slice of it, replaced by `new`; every other byte stays as it is.
+pub(crate) fn spliced(whole: &str, part: &str, new: &str) -> String {
+    let (before, rest) = whole.split_at(part.as_ptr().addr() - whole.as_ptr().addr());
+    let behind = rest.get(part.len()..).unwrap_or_default();
+    [before, new, behind].concat()
+}
+
 /// A text block.
 pub fn text_block(text: &str) -> String {
     format!("{{\"type\":\"text\",\"text\":{}}}", string(text))
@@ -119,7 +126,8 @@ pub(super) fn text_of(message: &str) -> String {
         .collect()
 }
 
-fn is_type(block: &str, name: &str) -> bool {
+/// Whether the content block `block` is of type `name`.
+pub(crate) fn is_type(block: &str, name: &str) -> bool {
     object_member(block, "type").and_then(string_text).as_deref() == Some(name)
 }
 

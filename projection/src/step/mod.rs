@@ -242,7 +242,7 @@ impl Conversation {
             return Err(StepError::TurnOpen { turn });
         }
         let turn = fold.turn().last_turn() + 1;
-        self.append(vec![Draft::new("turn/start", Object::new().raw("turn", turn).finish())])?;
+        self.append(Draft::new("turn/start", Object::new().raw("turn", turn).finish()))?;
         Ok(Turn::of(self))
     }
 
@@ -253,9 +253,8 @@ impl Conversation {
     /// [`StepError::Closed`].
     pub fn at(&mut self) -> Result<At<'_>, StepError> {
         let fold = self.fold()?;
-        let TurnPosition { turn, step } = TurnPosition::of(fold.turn());
         let last = fold.step_state().last_request();
-        Ok(match (turn, step) {
+        Ok(match (fold.turn().turn(), fold.turn().step()) {
             (None, _) => At::Idle(self),
             (Some(_), None) => At::Turn(Turn::of(self)),
             (Some(_), Some(_)) => match last {
@@ -295,46 +294,28 @@ impl Conversation {
     }
 
     /// Appends what the next barrier will sync.
-    pub(crate) fn append(&mut self, batch: Vec<Draft>) -> Result<(), StepError> {
-        let _ticket = lock(&self.shared).session()?.append(batch, Durability::Buffered)?;
-        Ok(())
+    pub(crate) fn append(&mut self, draft: Draft) -> Result<(), StepError> {
+        self.append_made(Durability::Buffered, |_| Ok(vec![draft]))
     }
 
-    /// Appends, and waits for the sync.
-    pub(crate) fn append_synced(&mut self, batch: Vec<Draft>) -> Result<(), StepError> {
-        let ticket = lock(&self.shared).session()?.append(batch, Durability::Synced)?;
-        Ok(ticket.wait()?)
-    }
-
-    /// Appends what `make` makes of the fold under which it is admitted, and waits for the sync.
+    /// Appends what `make` makes of the fold under which it is admitted, and waits until it is as
+    /// durable as is asked for. The inbox belongs to other threads, so what depends on where the log
+    /// ends must be made here.
     pub(crate) fn append_made<E: From<StepError>>(
         &mut self,
+        durability: Durability,
         make: impl FnOnce(&Fold) -> Result<Vec<Draft>, E>,
     ) -> Result<(), E> {
         let ticket = {
             let mut shared = lock(&self.shared);
             let batch = make(&shared.fold()?)?;
-            let session = shared.session()?;
-            session.append(batch, Durability::Synced).map_err(StepError::from)?
+            shared.session()?.append(batch, durability).map_err(StepError::from)?
         };
         Ok(ticket.wait().map_err(StepError::from)?)
     }
 }
 
-/// The open turn and step.
-#[derive(Clone, Copy, Debug)]
-struct TurnPosition {
-    turn: Option<u64>,
-    step: Option<u64>,
-}
-
-impl TurnPosition {
-    fn of(state: &TurnState) -> Self {
-        Self { turn: state.turn(), step: state.step() }
-    }
-
-    /// The start of an event's data.
-    fn data(self) -> Object {
-        Object::new().raw("turn", self.turn.unwrap_or_default()).raw("step", self.step.unwrap_or_default())
-    }
+/// The start of an event's data: the open turn and step.
+fn position(state: &TurnState) -> Object {
+    Object::new().raw("turn", state.turn().unwrap_or_default()).raw("step", state.step().unwrap_or_default())
 }

@@ -9,7 +9,7 @@ use super::inbox::Claimed;
 use super::message::{self, Object};
 use super::plan::{CallConfig, Plan};
 use super::tools::Step;
-use super::{Conversation, TurnPosition};
+use super::{Conversation, position};
 use crate::formats::Body;
 use crate::request::Request;
 use crate::upkeep::Upkeep;
@@ -61,8 +61,9 @@ impl<'c> Turn<'c> {
     pub fn end(self, reason: &str) -> Result<(), StepError> {
         let fold = self.conversation.fold()?;
         let turn = fold.turn().turn().unwrap_or(fold.turn().last_turn());
-        let data = format!("{{\"turn\":{turn},\"reason\":{{\"kind\":{}}}}}", message::string(reason));
-        self.conversation.append(vec![Draft::new("turn/end", data)])
+        let reason = Object::new().text("kind", reason).finish();
+        let data = Object::new().raw("turn", turn).raw("reason", reason).finish();
+        self.conversation.append(Draft::new("turn/end", data))
     }
 }
 
@@ -152,7 +153,7 @@ impl<'c> Planned<'c> {
     /// [`StepError::Append`] where messages are dropped.
     pub fn reject(self, messages: Returned) -> Result<Turn<'c>, StepError> {
         if messages == Returned::Dropped {
-            self.conversation.append_synced(self.claimed.removal())?;
+            self.claimed.discard()?;
         }
         Ok(Turn { conversation: self.conversation })
     }
@@ -275,7 +276,7 @@ impl<'c> Attempt<'c> {
             data = data.raw(key, value);
         }
         let data = data.finish();
-        self.conversation.append(vec![Draft::append("assistant/message", data)])?;
+        self.conversation.append(Draft::append("assistant/message", data))?;
         Ok(Step::of(self.conversation))
     }
 
@@ -287,13 +288,13 @@ impl<'c> Attempt<'c> {
     pub fn fail(self, failure: FailedAttempt) -> Result<Failed<'c>, StepError> {
         let why = Object::new().text("code", &failure.code).text("message", &failure.message).finish();
         let data = self.position()?.raw("failure", why).maybe("usage", failure.usage).finish();
-        self.conversation.append(vec![Draft::new("assistant/attempt", data)])?;
+        self.conversation.append(Draft::new("assistant/attempt", data))?;
         Ok(Failed::of(self.conversation))
     }
 
     /// The start of a settlement's data.
     fn position(&self) -> Result<Object, StepError> {
-        Ok(TurnPosition::of(self.conversation.fold()?.turn()).data())
+        Ok(position(self.conversation.fold()?.turn()))
     }
 }
 
@@ -341,6 +342,6 @@ impl<'c> Failed<'c> {
 
 /// Logs the end of the open step.
 pub(super) fn end_step(conversation: &mut Conversation) -> Result<(), StepError> {
-    let data = TurnPosition::of(conversation.fold()?.turn()).data().finish();
-    conversation.append(vec![Draft::new("step/end", data)])
+    let data = position(conversation.fold()?.turn()).finish();
+    conversation.append(Draft::new("step/end", data))
 }

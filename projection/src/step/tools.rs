@@ -8,10 +8,9 @@ use rederive_engine::{
 };
 
 use super::error::StepError;
-use super::inbox::lock;
-use super::message::{self, Object};
+use super::message::{self, Object, is_type};
 use super::states::{Turn, end_step};
-use super::{Conversation, TurnPosition};
+use super::{Conversation, position};
 
 /// A tool call that the model asked for and that has no result yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +101,7 @@ impl ToolResult {
         self
     }
 
-    fn data(&self, at: TurnPosition, call: &str, seq: Seq) -> String {
+    fn data(&self, fold: &Fold, call: &str) -> String {
         let block = Object::new()
             .text("type", "tool-result")
             .text("toolCallId", call)
@@ -111,7 +110,7 @@ impl ToolResult {
             .finish();
         let source = Object::new().text("kind", "tool").text("callId", call).finish();
         let message = Object::new()
-            .text("id", &format!("result-{seq}"))
+            .text("id", &format!("result-{}", fold.next_seq()))
             .text("role", "user")
             .raw("source", source)
             .raw("content", format_args!("[{block}]"))
@@ -120,7 +119,11 @@ impl ToolResult {
             .error
             .as_ref()
             .map(|(name, code)| Object::new().text("name", name).text("code", code).finish());
-        at.data().raw("message", message).maybe("error", error).maybe("meta", self.meta.as_ref()).finish()
+        position(fold.turn())
+            .raw("message", message)
+            .maybe("error", error)
+            .maybe("meta", self.meta.as_ref())
+            .finish()
     }
 }
 
@@ -161,27 +164,24 @@ impl<'c> Step<'c> {
     ///
     /// As [`Step::begin_tool`]; none was started then.
     pub fn begin_tools(&mut self, calls: &[&str]) -> Result<Vec<ToolPermit>, StepError> {
-        let (ticket, permits) = {
-            let mut shared = lock(&self.conversation.shared);
-            let fold = shared.fold()?;
-            let mut permits: Vec<ToolPermit> = Vec::with_capacity(calls.len());
+        let session = self.conversation.id.clone();
+        let mut permits: Vec<ToolPermit> = Vec::with_capacity(calls.len());
+        self.conversation.append_made(Durability::Synced, |fold| {
             let mut batch = Vec::with_capacity(calls.len());
             for id in calls {
-                let pending = find(&fold, id)?;
-                let again =
-                    permits.iter().find(|permit| permit.call.id == **id).map(|permit| permit.recorded);
-                if let Some(at) = pending.recorded().or(again) {
+                let pending = find(fold, id)?;
+                let again = permits.iter().find(|permit| permit.call.id == **id);
+                if let Some(at) = pending.recorded().or(again.map(|permit| permit.recorded)) {
                     return Err(StepError::Started { call: (*id).to_owned(), at });
                 }
                 let call =
-                    call(&fold, pending).ok_or_else(|| StepError::NotPending { call: (*id).to_owned() })?;
-                batch.push(Draft::new("tool/call", started(&fold, &call)));
+                    call(fold, pending).ok_or_else(|| StepError::NotPending { call: (*id).to_owned() })?;
+                batch.push(Draft::new("tool/call", started(fold, &call)));
                 let recorded = fold.next_seq().plus(permits.len() as u64);
-                permits.push(ToolPermit { session: self.conversation.id.clone(), call, recorded });
+                permits.push(ToolPermit { session: session.clone(), call, recorded });
             }
-            (shared.session()?.append(batch, Durability::Synced)?, permits)
-        };
-        ticket.wait()?;
+            Ok(batch)
+        })?;
         Ok(permits)
     }
 
@@ -215,14 +215,14 @@ impl<'c> Step<'c> {
         result: &ToolResult,
         is_it: impl FnOnce(&PendingCall) -> bool,
     ) -> Result<(), StepError> {
-        let fold = self.conversation.fold()?;
-        let pending = find(&fold, call)?;
-        if !is_it(pending) {
-            return Err(StepError::NotPending { call: call.to_owned() });
-        }
-        let data = result.data(TurnPosition::of(fold.turn()), call, fold.next_seq());
-        let draft = Draft::append("tool/result", data).citing(pending.recorded());
-        self.conversation.append(vec![draft])
+        self.conversation.append_made(Durability::Buffered, |fold| {
+            let pending = find(fold, call)?;
+            if !is_it(pending) {
+                return Err(StepError::NotPending { call: call.to_owned() });
+            }
+            let data = result.data(fold, call);
+            Ok(vec![Draft::append("tool/result", data).citing(pending.recorded())])
+        })
     }
 
     /// Ends the step.
@@ -255,10 +255,7 @@ fn call(fold: &Fold, pending: &PendingCall) -> Option<Call> {
     };
     list_items(object_member(node.text(), "content")?)
         .into_iter()
-        .find(|block| {
-            text(block, "type").as_deref() == Some("tool-call")
-                && text(block, "id").as_deref() == Some(pending.call_id())
-        })
+        .find(|block| is_type(block, "tool-call") && text(block, "id").as_deref() == Some(pending.call_id()))
         .map(|block| Call {
             id: pending.call_id().to_owned(),
             name: text(block, "name").unwrap_or_default(),
@@ -268,8 +265,7 @@ fn call(fold: &Fold, pending: &PendingCall) -> Option<Call> {
 }
 
 fn started(fold: &Fold, call: &Call) -> String {
-    TurnPosition::of(fold.turn())
-        .data()
+    position(fold.turn())
         .text("callId", &call.id)
         .text("name", &call.name)
         .raw("arguments", &call.raw_arguments)

@@ -1,7 +1,7 @@
 //! Attachments: images that a provider does not take give way to smaller ones, or to placeholders.
 
 use rederive_cas::{ImageRef, placeholder};
-use rederive_engine::Seq;
+use rederive_engine::{Durability, Seq};
 
 use super::Upkeep;
 use super::error::UpkeepError;
@@ -35,7 +35,7 @@ impl Upkeep<'_> {
     ) -> Result<Seq, UpkeepError> {
         let reader = self.conversation.reader()?;
         let mut node = seq;
-        self.conversation.append_made(|fold| {
+        self.conversation.append_made(Durability::Synced, |fold| {
             node = fold.next_seq();
             Ok::<_, UpkeepError>(vec![crate::images::replacement(fold, &reader, seq, &by)?])
         })?;

@@ -6,7 +6,7 @@
 //! attempt that is given up leaves its `compaction/start`, which means nothing by itself.
 
 use rederive_engine::{
-    Draft, Event, Fold, Kind, LogOnly, Reader, Seq, Surface, members, object_member, string_text,
+    Draft, Durability, Event, Fold, Kind, LogOnly, Reader, Seq, Surface, members, object_member, string_text,
 };
 
 use super::Upkeep;
@@ -135,7 +135,7 @@ impl Upkeep<'_> {
         let session = self.conversation.id().as_str().to_owned();
         let SummaryCall { config, instruction } = call;
         let mut begun = None;
-        self.conversation.append_made(|fold| {
+        self.conversation.append_made(Durability::Synced, |fold| {
             let SurfaceRange { start, end } = range;
             Outline::of(fold.surface()).check(fold, start, end, &[])?;
             let seqs = covered(fold.surface(), range)?;
@@ -189,7 +189,7 @@ impl Upkeep<'_> {
             .finish();
         crate::step::message::check_user(&message).map_err(|_| UpkeepError::BlankSummary)?;
         let mut node = None;
-        self.conversation.append_made(|fold| {
+        self.conversation.append_made(Durability::Synced, |fold| {
             if covered(fold.surface(), range).ok().as_ref() != Some(&seqs) {
                 return Err(UpkeepError::Changed { start, end });
             }

@@ -2,11 +2,11 @@
 //!
 //! Owns the rewritten event: the same data in every byte but the content of the result's first block.
 
-use rederive_engine::{Draft, NodeKind, Seq, list_items, object_member};
+use rederive_engine::{Draft, Durability, NodeKind, Seq, list_items, object_member};
 
 use super::Upkeep;
 use super::error::UpkeepError;
-use crate::step::message::{Object, text_block};
+use crate::step::message::{Object, spliced, text_block};
 
 impl Upkeep<'_> {
     /// Replaces the content of the tool result `seq` by `text`: `compaction/prune` and the replacing
@@ -19,31 +19,26 @@ impl Upkeep<'_> {
     /// [`UpkeepError::NoToolResult`]; [`UpkeepError::Step`].
     pub fn prune(&mut self, seq: Seq, text: &str) -> Result<Seq, UpkeepError> {
         let missing = || UpkeepError::NoToolResult { seq };
-        let fold = self.conversation.fold()?;
-        let node = fold.surface().get(seq).filter(|node| node.kind() == NodeKind::ToolResult);
-        let node = node.ok_or_else(missing)?;
-        let event = self.conversation.reader()?.event(seq)?.ok_or_else(missing)?;
-        let (data, before) = (event.data(), node.text().len());
-        let block = object_member(event.visible().unwrap_or_default(), "content")
-            .and_then(|content| list_items(content).into_iter().next())
-            .ok_or_else(missing)?;
-        let content = object_member(block, "content").ok_or_else(missing)?;
-        let pruned = replaced(data, content, &format!("[{}]", text_block(text)));
-        let after = before + pruned.len() - data.len();
-        let log = Object::new().raw("seq", seq).raw("bytesBefore", before).raw("bytesAfter", after).finish();
-        let at = fold.next_seq();
-        self.conversation.append(vec![
-            Draft::new("compaction/prune", log),
-            Draft::replace("tool/result", pruned, seq, seq).citing([seq]),
-        ])?;
-        Ok(at.next())
+        let reader = self.conversation.reader()?;
+        let mut pruned_at = seq;
+        self.conversation.append_made(Durability::Buffered, |fold| {
+            let node = fold.surface().get(seq).filter(|node| node.kind() == NodeKind::ToolResult);
+            let before = node.ok_or_else(missing)?.text().len();
+            let event = reader.event(seq)?.ok_or_else(missing)?;
+            let data = event.data();
+            let block = object_member(event.visible().unwrap_or_default(), "content")
+                .and_then(|content| list_items(content).into_iter().next())
+                .ok_or_else(missing)?;
+            let content = object_member(block, "content").ok_or_else(missing)?;
+            let pruned = spliced(data, content, &format!("[{}]", text_block(text)));
+            let after = before + pruned.len() - data.len();
+            let log = Object::new().raw("seq", seq).raw("bytesBefore", before).raw("bytesAfter", after);
+            pruned_at = fold.next_seq().next();
+            Ok::<_, UpkeepError>(vec![
+                Draft::new("compaction/prune", log.finish()),
+                Draft::replace("tool/result", pruned, seq, seq).citing([seq]),
+            ])
+        })?;
+        Ok(pruned_at)
     }
-}
-
-/// `whole` with `part`, a slice of it, replaced by `new`.
-fn replaced(whole: &str, part: &str, new: &str) -> String {
-    let start = part.as_ptr().addr() - whole.as_ptr().addr();
-    let (before, rest) = whole.split_at(start);
-    let behind = rest.get(part.len()..).unwrap_or_default();
-    format!("{before}{new}{behind}")
 }

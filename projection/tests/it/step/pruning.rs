@@ -83,3 +83,40 @@ fn only_a_tool_result_of_the_surface_is_pruned() {
     let again = conversation.upkeep().prune(result, "[pruned]");
     assert!(matches!(again, Err(UpkeepError::NoToolResult { .. })), "it has left the surface");
 }
+
+/// The inbox belongs to other threads, which append between any two looks at the log.
+#[test]
+fn a_prune_names_its_node_while_messages_come_in() {
+    let home = Home::new();
+    let mut conversation = home.create("s");
+    let calls: Vec<String> = (0..40).map(|call| format!("c{call}")).collect();
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let mut step = ask(&mut conversation, "0", plan()).settle(asks_for(&calls)).unwrap();
+    for permit in step.begin_tools(&calls).unwrap() {
+        step.finish_tool(permit, ToolResult::text("output")).unwrap();
+    }
+    step.end().unwrap().end("completed").unwrap();
+    let inbox = conversation.inbox();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for nth in 0.. {
+                let message = rederive_projection::step::message::user(&format!("n{nth}"), "note");
+                inbox.insert(rederive_engine::Target::NextStep, &message).unwrap();
+                inbox.remove(&format!("n{nth}")).unwrap();
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let mut lost = Vec::new();
+        for result in surface(&conversation)[3..43].to_vec() {
+            let node = conversation.upkeep().prune(Seq::new(result), "[pruned]").unwrap();
+            if conversation.fold().unwrap().surface().get(node).is_none() {
+                lost.push(node);
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lost, [], "nodes that are not on the surface");
+    });
+}
