@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use rederive_engine::{NewSession, Seq};
 use rederive_projection::audit::{AuditedRequest, ProviderView, audit, audit_with, html};
 use rederive_projection::formats::cache::PriceTable;
-use rederive_projection::formats::{BodyOptions, Format, ImageSource, NoObjects};
-use rederive_projection::{RequestRef, StoreImages, reconstruct};
+use rederive_projection::formats::{BodyOptions, Format};
+use rederive_projection::{RequestRef, reconstruct};
 
 use super::{Context, object, session_id};
 use crate::failure::Failure;
@@ -26,10 +26,9 @@ pub(crate) fn run(
         None => audit(&reader)?,
         Some(format) => {
             let objects = object::open_existing(&store)?;
-            let source = objects.as_ref().map(StoreImages::new);
-            let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
+            let images = object::images(objects.as_ref());
             let view =
-                ProviderView::new(BodyOptions::new(format), store.tree_root(reader.header_line())?, images);
+                ProviderView::new(BodyOptions::new(format), store.tree_root(reader.header_line())?, &*images);
             let view = match prices {
                 Some(path) => view.prices(read_prices(path)?),
                 None => view,

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use rederive_cas::policy::RouteLimits;
 use rederive_engine::{Seq, object_member, string_text};
-use rederive_projection::formats::{BodyOptions, Format, ImageSource, NoObjects, body};
-use rederive_projection::{Projector, Request, RequestRef, StoreImages, check_images, reconstruct};
+use rederive_projection::formats::{BodyOptions, Format, body};
+use rederive_projection::{Projector, Request, RequestRef, check_images, reconstruct};
 
 use super::{Context, object, session_id};
 use crate::args::RequestArgs;
@@ -38,12 +38,11 @@ pub(crate) fn run(context: &Context, args: &RequestArgs) -> Result<ExitCode, Fai
     if args.format == Format::Canonical {
         return canonical(context, &request);
     }
-    let source = objects.as_ref().map(StoreImages::new);
-    let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
+    let images = object::images(objects.as_ref());
     let body = body(
         &request.in_tree(&store.tree_root(reader.header_line())?),
         &BodyOptions::new(args.format),
-        images,
+        &*images,
     )?;
     if context.json {
         output::json(&serde_json::json!({

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use rederive_engine::{ListPlace, Seq, SessionInfo, SessionState, Store};
 use serde::Serialize;
 
-use super::{Context, object, session_id};
+use super::{Context, all_sessions, object, session_id};
 use crate::failure::Failure;
 use crate::output;
 
@@ -160,35 +160,29 @@ fn objects(store: &Store) -> Result<(u64, u64), Failure> {
 
 /// Runs of base64 in all events that are long enough to be a picture, and their bytes.
 fn inline_images(store: &Store) -> Result<(u64, u64), Failure> {
-    const RUN_BYTES_MIN: usize = 256;
-    const MARK: &str = "base64,";
     let (mut images, mut bytes) = (0, 0);
-    let mut place = None;
-    loop {
-        let page = store.sessions_page(place, 1000)?;
-        for info in page.sessions() {
-            let reader = store.read_session(info.id())?;
-            for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
-                let event = event?;
-                let data = event.data();
-                // A data URL, or the field in which providers carry base64 beside its media type.
-                for mark in [MARK, "\"data\":\""] {
-                    for (at, _) in data.match_indices(mark) {
-                        let rest = data.as_bytes().get(at + mark.len()..).unwrap_or_default();
-                        let is_base64 =
-                            |byte: &&u8| byte.is_ascii_alphanumeric() || b"+/=\\nr".contains(byte);
-                        let run = rest.iter().take_while(is_base64).count();
-                        if RUN_BYTES_MIN <= run {
-                            images += 1;
-                            bytes += run as u64;
-                        }
-                    }
-                }
+    for id in all_sessions(store)? {
+        let reader = store.read_session(&id)?;
+        for event in reader.events(Seq::FIRST..reader.fold().next_seq())? {
+            for run in base64_runs(event?.data()) {
+                images += 1;
+                bytes += run;
             }
         }
-        place = page.next();
-        if place.is_none() {
-            return Ok((images, bytes));
-        }
     }
+    Ok((images, bytes))
+}
+
+/// The lengths of runs of base64 behind a data URL's mark, or in the field in which providers carry it
+/// beside its media type. Line breaks within count as they are escaped.
+fn base64_runs(data: &str) -> Vec<u64> {
+    const MARKS: [&str; 2] = ["base64,", "\"data\":\""];
+    const RUN_BYTES_MIN: usize = 256;
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=\\".contains(byte);
+    let behind = MARKS.iter().flat_map(|mark| data.match_indices(mark).map(|(at, _)| at + mark.len()));
+    behind
+        .map(|at| data.as_bytes().iter().skip(at).take_while(|byte| is_base64(byte)).count())
+        .filter(|run| RUN_BYTES_MIN <= *run)
+        .map(|run| run as u64)
+        .collect()
 }

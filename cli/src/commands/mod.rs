@@ -103,3 +103,17 @@ fn options() -> StoreOptions {
 fn session_id(text: &str) -> Result<SessionId, Failure> {
     SessionId::new(text).ok_or_else(|| Failure::Said("a session's name has 1 to 512 bytes".into()))
 }
+
+/// The names of all sessions, newest activity first.
+fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
+    let mut ids: Vec<SessionId> = Vec::new();
+    let mut place = None;
+    loop {
+        let page = store.sessions_page(place, 1000)?;
+        ids.extend(page.sessions().iter().map(|info| info.id().clone()));
+        place = page.next();
+        if place.is_none() {
+            return Ok(ids);
+        }
+    }
+}

@@ -10,6 +10,8 @@ use std::time::Duration;
 use rederive_cas::{Digest, ImageLimits, MediaType, Objects, ObjectsOptions, Sweep, admit};
 use rederive_disk::OsDisk;
 use rederive_engine::Store;
+use rederive_projection::StoreImages;
+use rederive_projection::formats::{ImageSource, NoObjects};
 
 use super::Context;
 use crate::args::ObjectCommand;
@@ -168,4 +170,12 @@ fn sweep(
     let now_ms = (ObjectsOptions::default().clock_ms)();
     let sweep = Sweep { now_ms, grace: Duration::from_secs(grace), dry_run };
     Ok(objects.sweep(|digest| referenced.contains(digest.as_bytes()), sweep)?)
+}
+
+/// Where images come from: the store's objects, or nowhere in a store that has none.
+pub(super) fn images(objects: Option<&Objects>) -> Box<dyn ImageSource + '_> {
+    match objects {
+        Some(objects) => Box::new(StoreImages::new(objects)),
+        None => Box::new(NoObjects),
+    }
 }

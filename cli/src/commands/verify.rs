@@ -3,12 +3,12 @@
 
 use std::process::ExitCode;
 
-use rederive_engine::{Reader, SessionId, Store};
-use rederive_projection::formats::{ImageSource, NoObjects};
-use rederive_projection::{StoreImages, verify_with_bodies};
+use rederive_engine::{Reader, Store};
+use rederive_projection::formats::ImageSource;
+use rederive_projection::verify_with_bodies;
 use serde::Serialize;
 
-use super::{Context, object, session_id};
+use super::{Context, all_sessions, object, session_id};
 use crate::failure::{Failure, chain};
 use crate::output;
 
@@ -31,8 +31,7 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
         None => all_sessions(&store)?,
     };
     let objects = object::open_existing(&store)?;
-    let source = objects.as_ref().map(StoreImages::new);
-    let images: &dyn ImageSource = source.as_ref().map_or(&NoObjects, |source| source);
+    let images = object::images(objects.as_ref());
     let bar = output::bar(ids.len() as u64, "verifying");
     let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
@@ -48,7 +47,7 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
         let outcome = store
             .read_session(&id)
             .map_err(Failure::from)
-            .and_then(|reader| check(&store, &reader, images, &mut row));
+            .and_then(|reader| check(&store, &reader, &*images, &mut row));
         match outcome {
             Ok(()) => row.ok = true,
             Err(failure) => row.error = Some(chain(&failure)),
@@ -73,19 +72,6 @@ pub(crate) fn run(context: &Context, id: Option<&str>) -> Result<ExitCode, Failu
         ))?;
     }
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn all_sessions(store: &Store) -> Result<Vec<SessionId>, Failure> {
-    let mut ids: Vec<SessionId> = Vec::new();
-    let mut place = None;
-    loop {
-        let page = store.sessions_page(place, 1000)?;
-        ids.extend(page.sessions().iter().map(|info| info.id().clone()));
-        place = page.next();
-        if place.is_none() {
-            return Ok(ids);
-        }
-    }
 }
 
 /// Rebuilds every request and compares it with what was recorded.
