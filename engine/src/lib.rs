@@ -36,8 +36,8 @@ mod types;
 
 pub use admission::{Refusal, Replay, Rule};
 pub use event::{
-    Draft, Event, HeaderLine, Kind, LogOnly, NodeKind, SurfaceOp, equal_by_value, list_items, members,
-    object_member, string_text,
+    Draft, Event, HeaderLine, Kind, LogOnly, NodeKind, SurfaceOp, equal_by_value, is_json_object, list_items,
+    members, object_member, string_text,
 };
 pub use fold::{
     Counters, Fold, Header, LastRequest, Node, PendingCall, StepState, Surface, Target, TurnState, message_id,

@@ -138,6 +138,12 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
+/// Whether `raw` is exactly one JSON object, by the rules that admission holds against an event's data:
+/// grammar, depth, no key twice. A text that passes can stand inside another one and cannot end it.
+pub fn is_json_object(raw: &str) -> bool {
+    json::scan_object(raw.as_bytes()).is_ok()
+}
+
 /// The text of the JSON string `raw`, a verbatim value with its quotes; `None` where it is no
 /// string. Lone surrogates read as U+FFFD.
 pub fn string_text(raw: &str) -> Option<std::borrow::Cow<'_, str>> {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use rederive_engine::{list_items, object_member, string_text};
+use rederive_engine::{is_json_object, list_items, object_member, string_text};
 
 use crate::pairing::ids;
 
@@ -132,6 +132,10 @@ pub(crate) fn is_type(block: &str, name: &str) -> bool {
 }
 
 fn content<'a>(message: &'a str, role: &'static str) -> Result<Vec<&'a str>, BadMessage> {
+    // Whole, since it is written into the text of other events.
+    if !is_json_object(message) {
+        return Err(BadMessage::Shape { role });
+    }
     let said = object_member(message, "role").and_then(string_text);
     match object_member(message, "content").filter(|content| content.starts_with('[')) {
         Some(content) if said.as_deref() == Some(role) => Ok(list_items(content)),

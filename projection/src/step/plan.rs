@@ -3,7 +3,7 @@
 //! Owns how a header's text is made from them, and when one is owed. The host passes the whole plan
 //! in every step; what changed is found by comparing values.
 
-use rederive_engine::{Fold, equal_by_value, members, object_member, string_text};
+use rederive_engine::{Fold, equal_by_value, is_json_object, members, object_member, string_text};
 
 use super::error::StepError;
 use super::message::{Object, string};
@@ -178,7 +178,8 @@ impl Plan {
     pub(super) fn check(&self) -> Result<(), StepError> {
         let mut names = Vec::with_capacity(self.tools.len());
         for (index, tool) in self.tools.iter().enumerate() {
-            let Some(name) = object_member(tool, "name").and_then(string_text) else {
+            let name = object_member(tool, "name").filter(|_| is_json_object(tool)).and_then(string_text);
+            let Some(name) = name else {
                 return Err(StepError::Tool { index, why: "it is no JSON object with a name" });
             };
             if names.contains(&name) {

@@ -125,7 +125,9 @@ fn numbers_are_equal_by_value_and_the_order_of_tools_counts() {
     let audit = audited(&conversation);
     assert_eq!(audit.requests[2].causes, [Cause::ToolsReordered]);
     assert_eq!(audit.summary.breaks, 1);
-    for bad in [vec!["[]"], vec![r#"{"description":"no name"}"#], vec![a, a]] {
+    for bad in
+        [vec!["[]"], vec![r#"{"description":"no name"}"#], vec![a, a], vec![r#"{"name":"c"},{"name":"c"}"#]]
+    {
         let turn = conversation.begin_turn().unwrap();
         let refused = turn.claim().unwrap().plan(plan().tools(bad)).map(|_| ());
         assert!(matches!(refused, Err(StepError::Tool { .. })));

@@ -88,6 +88,9 @@ fn bad_messages_are_refused_and_change_nothing() {
         r#"{"id":"x","role":"user","content":[]}"#,
         r#"{"id":"x","role":"user","content":[{"type":"text","text":" \n"}]}"#,
         r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#,
+        // Two in one: the second would stand in the inbox unchecked, and could not even be removed.
+        r#"{"id":"x","role":"user","content":[{"type":"text","text":"a"}]},{"role":"user"}"#,
+        r#"{"id":"x","role":"user","content":[{"type":"text","text":"a"}]}]"#,
     ] {
         assert!(matches!(inbox.insert(Target::NextTurn, bad), Err(StepError::Message(_))), "{bad}");
         assert!(matches!(inbox.edit("q1", bad), Err(StepError::Message(_))), "{bad}");
