@@ -7,17 +7,20 @@ use rederive_projection::upkeep::UpkeepError;
 
 use super::{Home, ask, asks_for, audited, events, plan, reasons, says, surface, turn};
 
-/// A turn with one tool call; gives the seq of its result.
-fn turn_with_tool(conversation: &mut Conversation, id: &str) -> Seq {
-    let call = format!("{id}-c");
-    let mut step = ask(conversation, id, plan()).settle(asks_for(&[&call])).unwrap();
-    let permit = step.begin_tool(&call).unwrap();
-    step.finish_tool(permit, ToolResult::text(&"long output ".repeat(20)).meta("{\"kept\":1.0}")).unwrap();
+/// A turn whose answer asks for `count` tools at once; gives the seqs of their results.
+fn turn_of_tools(conversation: &mut Conversation, count: usize) -> Vec<Seq> {
+    let calls: Vec<String> = (0..count).map(|call| format!("c{call}")).collect();
+    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+    let mut step = ask(conversation, "0", plan()).settle(asks_for(&calls)).unwrap();
+    for permit in step.begin_tools(&calls).unwrap() {
+        step.finish_tool(permit, ToolResult::text(&"long output ".repeat(20)).meta("{\"kept\":1.0}"))
+            .unwrap();
+    }
     let turn = step.end().unwrap();
     let attempt = turn.claim().unwrap().plan(plan()).unwrap().enter().unwrap();
     attempt.settle(says("seen")).unwrap().end().unwrap().end("completed").unwrap();
-    let nodes = surface(conversation);
-    Seq::new(nodes[nodes.len() - 2])
+    // Behind the prompt, the question and the calls.
+    surface(conversation)[3..3 + count].iter().copied().map(Seq::new).collect()
 }
 
 /// Field case 14, through the protocol.
@@ -25,7 +28,7 @@ fn turn_with_tool(conversation: &mut Conversation, id: &str) -> Seq {
 fn one_prune_is_one_break_and_then_requests_extend_again() {
     let home = Home::new();
     let mut conversation = home.create("s");
-    let result = turn_with_tool(&mut conversation, "1");
+    let result = turn_of_tools(&mut conversation, 1)[0];
     let node = conversation.upkeep().prune(result, "[pruned]").unwrap();
     for id in 2..22 {
         turn(&mut conversation, &id.to_string(), plan());
@@ -47,18 +50,8 @@ fn one_prune_is_one_break_and_then_requests_extend_again() {
 fn a_habit_of_pruning_is_shown_with_what_it_costs() {
     let home = Home::new();
     let mut conversation = home.create("s");
-    let calls: Vec<String> = (0..20).map(|call| format!("c{call}")).collect();
-    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
-    let mut step = ask(&mut conversation, "0", plan()).settle(asks_for(&calls)).unwrap();
-    for permit in step.begin_tools(&calls).unwrap() {
-        step.finish_tool(permit, ToolResult::text(&"long output ".repeat(20))).unwrap();
-    }
-    let open = step.end().unwrap();
-    let attempt = open.claim().unwrap().plan(plan()).unwrap().enter().unwrap();
-    attempt.settle(says("seen")).unwrap().end().unwrap().end("completed").unwrap();
-    let results = surface(&conversation)[3..23].to_vec();
-    for (index, result) in results.into_iter().enumerate() {
-        conversation.upkeep().prune(Seq::new(result), "[pruned]").unwrap();
+    for (index, result) in turn_of_tools(&mut conversation, 20).into_iter().enumerate() {
+        conversation.upkeep().prune(result, "[pruned]").unwrap();
         turn(&mut conversation, &format!("q{index}"), plan());
     }
     let audit = audited(&conversation);
@@ -73,7 +66,7 @@ fn a_habit_of_pruning_is_shown_with_what_it_costs() {
 fn only_a_tool_result_of_the_surface_is_pruned() {
     let home = Home::new();
     let mut conversation = home.create("s");
-    let result = turn_with_tool(&mut conversation, "1");
+    let result = turn_of_tools(&mut conversation, 1)[0];
     let nodes = surface(&conversation);
     for seq in [nodes[0], nodes[1], nodes[2], 0, 999] {
         let refused = conversation.upkeep().prune(Seq::new(seq), "x");
@@ -89,13 +82,7 @@ fn only_a_tool_result_of_the_surface_is_pruned() {
 fn a_prune_names_its_node_while_messages_come_in() {
     let home = Home::new();
     let mut conversation = home.create("s");
-    let calls: Vec<String> = (0..40).map(|call| format!("c{call}")).collect();
-    let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
-    let mut step = ask(&mut conversation, "0", plan()).settle(asks_for(&calls)).unwrap();
-    for permit in step.begin_tools(&calls).unwrap() {
-        step.finish_tool(permit, ToolResult::text("output")).unwrap();
-    }
-    step.end().unwrap().end("completed").unwrap();
+    let results = turn_of_tools(&mut conversation, 40);
     let inbox = conversation.inbox();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -110,8 +97,8 @@ fn a_prune_names_its_node_while_messages_come_in() {
             }
         });
         let mut lost = Vec::new();
-        for result in surface(&conversation)[3..43].to_vec() {
-            let node = conversation.upkeep().prune(Seq::new(result), "[pruned]").unwrap();
+        for result in results {
+            let node = conversation.upkeep().prune(result, "[pruned]").unwrap();
             if conversation.fold().unwrap().surface().get(node).is_none() {
                 lost.push(node);
             }
